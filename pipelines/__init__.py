@@ -1,0 +1,1 @@
+"""Runnable stages: `python -m pipelines.<name>`."""
