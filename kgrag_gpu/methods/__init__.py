@@ -1,0 +1,1 @@
+"""The methods, each written once as a batch; only this package composes the steps."""

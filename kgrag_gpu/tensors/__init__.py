@@ -1,0 +1,1 @@
+"""Device-side forms of the KG and of vectors."""
