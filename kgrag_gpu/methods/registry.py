@@ -1,0 +1,46 @@
+"""Names of the methods and where each is written. A method's module is imported only when it is asked for."""
+
+import importlib
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
+
+from kgrag_gpu.config.schema import ConfigModel
+from kgrag_gpu.types import Question, Retrieval
+
+_METHODS = {
+    "bm25": "passage_search:Bm25",
+    "dense": "passage_search:Dense",
+    "hybrid": "passage_search:Hybrid",
+    "ppr": "ppr:Ppr",
+}
+
+
+class Method(Protocol):
+    """A retrieval method: built once per process, then called with one batch of questions after the other.
+
+    All questions of a batch advance together; the results come in the batch's order and must not depend on it.
+    """
+
+    Config: ClassVar[type[ConfigModel]]
+
+    def __init__(self, config: Any, resources: Any): ...
+
+    def retrieve(self, questions: Sequence[Question]) -> list[Retrieval]:
+        """Retrieves for every question of the batch."""
+        ...
+
+
+def method_names() -> list[str]:
+    """All registered methods."""
+    return sorted(_METHODS)
+
+
+def method_class(name: str) -> type[Method]:
+    """The class of a registered method."""
+    module, _, class_name = _METHODS[name].partition(":")
+    return getattr(importlib.import_module(f"kgrag_gpu.methods.{module}"), class_name)
+
+
+def method_config_class(name: str) -> type[ConfigModel]:
+    """The configuration class of a registered method."""
+    return method_class(name).Config
