@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import torch
 

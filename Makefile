@@ -1,0 +1,51 @@
+# Every target sets up what it needs in .venv/ and may be run again at any time. `make help` lists them.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+# faiss-gpu and vLLM where there is an NVIDIA driver, else the CPU builds; never both (see pyproject.toml).
+EXTRA ?= $(shell command -v nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
+DATASET ?= musique
+# More options for batch_eval, as in: make eval ARGS="--method ppr --llm none"
+ARGS ?=
+PYTEST_ARGS ?=
+
+.PHONY: help eval test test-integration check format bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+eval: $(VENV)/.run-$(EXTRA) ## set up, then answer and score a question set (DATASET=musique ARGS=...)
+	@echo "== batch_eval --dataset $(DATASET) $(ARGS)"
+	@$(BIN)/python -m pipelines.batch_eval --dataset $(DATASET) $(ARGS)
+
+test: check ## set up, then lint, type-check and run the tests (not those marked integration)
+	@echo "== pytest"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not integration" -n 2 --dist loadfile $(PYTEST_ARGS)
+
+check: $(VENV)/.dev-$(EXTRA) ## lint, formatting, import rules, types
+	@echo "== ruff, import-linter, pyright"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/lint-imports
+	@$(BIN)/pyright
+
+format: $(VENV)/.dev-$(EXTRA) ## rewrite the code in the project's format
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+bench: $(VENV)/.dev-$(EXTRA) ## speed and memory of the kernels against named peers
+	@$(BIN)/python -m pipelines.bench kernels
+
+clean: ## remove the environments (runs/ stays)
+	rm -rf .venv .venv-vllm
+
+$(VENV)/.run-$(EXTRA): pyproject.toml
+	@echo "== creating $(VENV) with $(PYTHON), extra [$(EXTRA)]"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25" "setuptools>=77"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRA)]"
+	@touch $@
+
+$(VENV)/.dev-$(EXTRA): $(VENV)/.run-$(EXTRA)
+	@echo "== adding the tools of the tests to $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRA),dev]"
+	@touch $@
