@@ -1,0 +1,1 @@
+"""From ranked passages and evidence to an answer."""
