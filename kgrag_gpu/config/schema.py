@@ -34,12 +34,25 @@ class DatasetConfig(ConfigModel):
     question_field: str | None = None  # another field of the record holds the question (noisy twins)
 
 
+class MentionsConfig(ConfigModel):
+    """Which names the model-free graph of passages takes for entities (ALGORITHMS.md, `cover`, step 2)."""
+
+    min_chars: Annotated[int, Field(ge=1)] = 4  # two suffice in scripts that write words in few signs
+    min_phrase_passages: Annotated[int, Field(ge=1)] = 2
+    max_phrase_passages: Annotated[int, Field(ge=1)] = 20  # or max_phrase_share of all, whichever is more
+    max_phrase_share: Annotated[float, Field(ge=0, le=1)] = 0.02
+    comma_forms: bool = True  # "Ames, Iowa" is also looked for as "Ames"
+
+
 class KgConfig(ConfigModel):
     """Which graph is asked. Without a path, a passage data set builds the graph of its own pooled passages."""
 
     path: str | None = None
     extractor: Literal["mentions", "llm"] = "mentions"
     max_rejected_share: Annotated[float, Field(ge=0, le=1)] = 0.01
+    names_path: str | None = None  # names, descriptions and aliases of a triples file's ids
+    with_mentions: bool = False  # add the mentions of a given KG's own passages
+    mentions: MentionsConfig = MentionsConfig()
 
 
 class EncoderConfig(ConfigModel):
@@ -57,8 +70,8 @@ class IndexConfig(ConfigModel):
 
     bm25_k1: float = 1.5
     bm25_b: float = 0.75
-    stemmer: str | None = "english"  # Snowball language, None for no stemming
-    stopwords: bool = True
+    stemmer: str | None = None  # a Snowball language; none by default, since questions come in any language
+    stopwords: bool = False  # drop English stop words
     rrf_constant: float = 60.0
     candidates: Annotated[int, Field(ge=1)] = 100  # passages that each index hands to the fusion
     exact_limit: Annotated[int, Field(ge=1)] = 1_000_000  # vectors searched exactly; more go to IVF-PQ

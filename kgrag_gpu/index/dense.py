@@ -54,8 +54,8 @@ class DenseIndex:
         faiss.write_index(self._index, str(path))
 
     def _rescore(self, query: np.ndarray, rows: np.ndarray, k: int) -> Ranking:
-        right = torch.from_numpy(np.ascontiguousarray(self._vectors[rows]))
-        left = torch.from_numpy(np.ascontiguousarray(query)).expand_as(right)
+        right = torch.from_numpy(np.array(self._vectors[rows]))
+        left = torch.from_numpy(np.array(query)).expand_as(right)
         scores = exact_pair_dot(left, right).numpy()
         order = np.lexsort((rows, -scores))[:k]
         return Ranking(rows[order].astype(np.int64), scores[order])
