@@ -1,0 +1,24 @@
+"""Batched tensor ops on ragged and sparse data: torch, and Triton where asked for. Knows nothing of KGs or questions.
+
+Each op is a folder: the public wrapper with its checks, the plain reference that defines it, a vectorised torch
+form, and a Triton form. Names of ops are functions here: ``from kernels import csr_expand``.
+"""
+
+from kernels.cosine_rows import cosine_rows, cosine_rows_bytes
+from kernels.csr_expand import CsrSlots, csr_expand, csr_expand_bytes
+from kernels.maxsim import maxsim, maxsim_bytes
+from kernels.segment_topk import SegmentTopk, segment_topk, segment_topk_bytes, segment_topk_mean
+
+__all__ = [
+    "CsrSlots",
+    "SegmentTopk",
+    "cosine_rows",
+    "cosine_rows_bytes",
+    "csr_expand",
+    "csr_expand_bytes",
+    "maxsim",
+    "maxsim_bytes",
+    "segment_topk",
+    "segment_topk_bytes",
+    "segment_topk_mean",
+]
