@@ -90,6 +90,8 @@ def _load(text: str, notes: list[str], is_cut_off: bool) -> Any:
     except json.JSONDecodeError:
         notes.append("JSON repaired")
         value = json_repair.loads(_whole_values(body) if is_cut_off else body)
+        if is_cut_off and not _holds_value(value):
+            return None
     return value if isinstance(value, dict | list) else None
 
 
@@ -110,6 +112,12 @@ def _whole_values(body: str) -> str:
         elif char == ",":
             end = place
     return body[:end]
+
+
+def _holds_value(node: Any) -> bool:
+    """Whether any text, number or truth value stands in `node`: brackets alone say nothing."""
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else None
+    return node not in ("", None) if inner is None else any(_holds_value(item) for item in inner)
 
 
 def _readings(data: Any, schema: type[BaseModel]) -> list[tuple[Any, str]]:
