@@ -1,0 +1,54 @@
+"""What a run cost: model calls, tokens, seconds by stage, device memory.
+
+The parts come from a run's log: one record when the method was set up and one per batch, also from runs that were
+interrupted and went on. Seconds of processes that ran side by side add up; they are work done, not time waited.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_COUNTS = ("llm_calls", "prompt_tokens", "completion_tokens", "cached_calls")
+
+
+def sum_costs(events: Iterable[Mapping[str, Any]], num_questions: int) -> dict[str, Any]:
+    """One cost block out of a run's logged parts.
+
+    Args:
+        events: records with any of `stages` (name -> seconds), `usage` (rows of counts) and `peak_device_bytes`.
+        num_questions: questions answered for that cost.
+
+    Returns:
+        `cost` of `metrics.json`. `seconds` is the sum over stages; `peak_device_bytes` the greatest.
+    """
+    counts = dict.fromkeys(_COUNTS, 0)
+    stages: dict[str, list[float]] = {}
+    peak = 0
+    for event in events:
+        for name, seconds in event.get("stages", {}).items():
+            stages.setdefault(name, []).append(seconds)
+        for row in event.get("usage", ()):
+            for key in _COUNTS:
+                counts[key] += row.get(key, 0)
+        peak = max(peak, event.get("peak_device_bytes", 0))
+    seconds_of = {name: math.fsum(seconds) for name, seconds in stages.items()}
+    return cost_block({**counts, "peak_device_bytes": peak, "stages": seconds_of}, num_questions)
+
+
+def cost_block(cost: Mapping[str, Any], num_questions: int) -> dict[str, Any]:
+    """The cost with every key of DESIGN's `cost`, absent counts as 0; other keys are kept behind them.
+
+    `seconds` defaults to the sum of the stages; `questions_per_second` is None where no time was booked.
+    """
+    stages = dict(cost.get("stages") or {})
+    seconds = cost.get("seconds")
+    seconds = math.fsum(stages.values()) if seconds is None else seconds
+    rate = cost.get("questions_per_second")
+    block = {key: cost.get(key, 0) for key in _COUNTS}
+    block |= {
+        "seconds": seconds,
+        "questions_per_second": (num_questions / seconds if seconds > 0 else None) if rate is None else rate,
+        "peak_device_bytes": cost.get("peak_device_bytes", 0),
+        "stages": stages,
+    }
+    return block | {key: value for key, value in cost.items() if key not in block}
