@@ -1,7 +1,8 @@
 """The embedded sample: our own multi-hop questions over true facts, as records in MuSiQue's official form.
 
-`sample/passages.jsonl` is the pool (`key`, `title`, `text`), `sample/questions.jsonl` the questions with one passage key
-a step; this module assembles full records from them and does not know who reads them. The id's prefix names the shape:
+`sample/passages.jsonl` is the pool (`key`, `title`, `text`), `sample/questions.jsonl` the questions with one passage
+key a step; this module assembles full records from them and does not know who reads them. The id's prefix names the
+shape:
 
     2hop, 3hop1, 4hop1   chains
     3hop2                two independent first hops, joined in the last
@@ -29,9 +30,11 @@ MIN_PARAGRAPHS = 10
 MAX_PARAGRAPHS = 20
 RELATED_SHARE = 2 / 3  # of the distractors; the others are drawn blindly, as noise of another domain
 RARE_SHARE = 0.08  # a word in more of the passages than this says nothing about being related
+LINK_WEIGHT = 20.0  # one passage names the other's title, which outweighs a few shared words
 NAME_WEIGHT = 3.0  # a shared name ties two passages together more than a shared rare word
 
 _SEED = "kgrag-sample-1"
+_PARENTHESIS = re.compile(r" \(.*\)$")
 _WORD = re.compile(r"\w+")
 
 
@@ -41,6 +44,13 @@ class _SamplePassage:
     title: str
     text: str
     words: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return _PARENTHESIS.sub("", self.title)
+
+    def is_linked_to(self, other: "_SamplePassage") -> bool:
+        return self.name in other.text or other.name in self.text or self.name == other.name
 
 
 def sample_records() -> list[dict[str, Any]]:
@@ -133,8 +143,9 @@ def _distractors(
     topic = _words(question["question"]).union(*(passages[key].words for key in support))
 
     def relatedness(key: str) -> float:
+        num_links = sum(passages[key].is_linked_to(passages[other]) for other in support)
         # sorted, since a float sum depends on its order and a set's order on the process
-        return sum(weights.get(word, 0.0) for word in sorted(topic & passages[key].words))
+        return LINK_WEIGHT * num_links + sum(weights.get(word, 0.0) for word in sorted(topic & passages[key].words))
 
     others = [key for key in passages if key not in support]
     others.sort(key=lambda key: (-relatedness(key), _hash(question["id"], "tie", key)))
