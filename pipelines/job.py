@@ -20,7 +20,8 @@ from kgrag_gpu.config.fingerprint import run_fingerprint
 from kgrag_gpu.config.schema import RunConfig
 from kgrag_gpu.index.encoder import encoder_fingerprint, locate_encoder
 from kgrag_gpu.kg.build import kg_for_run
-from kgrag_gpu.llm.open import EngineChoice, choose_engine, open_engine
+from kgrag_gpu.llm.choice import EngineChoice, choose_engine
+from kgrag_gpu.llm.factory import open_engine
 from kgrag_gpu.methods.registry import method_class
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.metrics import compute_metrics
@@ -142,7 +143,8 @@ class Job:
         return run
 
     def _run_shards(self, run: RunDir, stop: StopSignal, kg_seconds: float) -> None:
-        engine = open_engine(self.engine_choice, self.config.llm, run.llm_cache_dir)
+        chosen = self.engine_choice.apply(self.config.llm)
+        engine, _ = open_engine(chosen, run.llm_cache_dir, device=str(self.device))
         try:
             resources = Resources(self.config, self.kg, self.cache_dir, self.device, engine)
             resources.clock.seconds["build or load KG"] = kg_seconds

@@ -42,7 +42,7 @@ def open_engine(
     if config.engine == "none":
         return None, "language model: none (asked for)"
     if config.engine == "auto":
-        kind, model, why = _choose(config)
+        kind, model, why = choose_automatically(config)
         if kind == "none":
             return None, f"language model: none ({why})"
         config = config.model_copy(update={"engine": kind, "model": model})
@@ -53,7 +53,7 @@ def open_engine(
     return engine, f"language model: {backend.name}, {backend.model_id} ({backend.revision}), {backend.detail}; {why}"
 
 
-def _choose(config: LlmConfig) -> tuple[str, str, str]:
+def choose_automatically(config: LlmConfig) -> tuple[str, str, str]:
     """(engine, model, why) for `auto`. Looks only at what is already on this machine, except with a GPU and vLLM."""
     has_cuda, has_vllm = torch.cuda.is_available(), importlib.util.find_spec("vllm") is not None
     if has_cuda and has_vllm:

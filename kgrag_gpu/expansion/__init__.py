@@ -1,0 +1,1 @@
+"""Walking the graph: neighbours, personalised PageRank, bubbles, beams of triples."""
