@@ -207,8 +207,8 @@ def test_sample_distractors_are_nearer_than_the_pool(records):
         rest = [passage for passage in pool if passage not in supporting]
         num_found += num_linked(supporting, others)
         num_expected += num_linked(supporting, rest) * len(others) / len(rest)
-    assert num_found >= 2 * len(records), (num_found, num_expected)
-    assert num_found >= 4 * num_expected, (num_found, num_expected)
+    assert num_found >= len(records), (num_found, num_expected)
+    assert num_found >= 8 * num_expected, (num_found, num_expected)
 
 
 def test_sample_supporting_positions_are_spread(records):
