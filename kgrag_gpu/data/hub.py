@@ -18,10 +18,11 @@ def hub_records(hub: HubConfig) -> RecordFile:
         HubUnavailable: no connection and nothing cached, no such data set or split, or files that do not load.
     """
     import datasets
+    from datasets.exceptions import DatasetsError
 
     try:
         table = datasets.load_dataset(hub.path, name=hub.name, split=hub.split, revision=hub.revision)
-    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         # A closed network shows as any of these, depending on which request fails first.
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise HubUnavailable(f"{hub.path} ({reason})") from error
