@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgrag_gpu.answer.comparisons import compare
-from kgrag_gpu.answer.text import SENTENCE_BREAK, Span, date_spans, name_spans, number_spans, stems
+from kgrag_gpu.answer.text import SENTENCE_BREAK, Span, date_spans, name_spans, number_spans, stems, told_as
 from kgrag_gpu.types import Answer, Passage, Question, Retrieval, Source
 
 _STATISTICS_PASSAGES = 50  # ranked passages over which word frequencies are taken
 # Weights of a candidate's score; set by hand on small samples of three data sets, flat around these values.
-_W_OVERLAP, _W_NEIGHBOUR, _W_RANK, _W_LINKED, _W_NEAR, _W_LAST = 1.0, 0.35, 0.15, 0.25, 0.2, 0.15
+_W_OVERLAP, _W_WHOLE, _W_RANK, _W_LINKED, _W_NEAR, _W_TITLE, _W_PLACE = 1.0, 0.3, 0.15, 0.6, 0.4, 0.25, 0.3
 
 _WHEN = re.compile(
     r"\b(?:when|(?:what|which|in what|in which)\s+(?:year|date|day|month|decade|century)s?)\b|date of", re.I
@@ -95,14 +95,14 @@ def _rank_spans(question: str, read: Sequence[Passage], pool: Sequence[Passage])
         overlaps = [_overlap(sentence.stems | title, weights) for sentence in sentences]
         whole = _overlap(frozenset().union(title, *(sentence.stems for sentence in sentences)), weights)
         for sentence, overlap in zip(sentences, overlaps, strict=True):
-            base = _W_OVERLAP * overlap + _W_NEIGHBOUR * whole + _W_RANK / (1 + rank) + _W_LINKED * linked[rank]
+            base = _W_OVERLAP * overlap + _W_WHOLE * whole + _W_RANK / (1 + rank) + _W_LINKED * linked[rank]
             for span in find(sentence.text):
                 words = stems(span.text)
                 if not words or words <= asked or span.text.lower() in question.lower():
                     continue
                 score = base + _W_NEAR * _nearness(sentence.text, span, weights)
-                score -= _W_LAST * (words <= title)
-                score += 0.1 * bool(wants_place and _PLACE_CUE.search(sentence.text[: span.start]))
+                score -= _W_TITLE * len(words & title) / len(words)
+                score += _W_PLACE * bool(wants_place and _PLACE_CUE.search(sentence.text[: span.start]))
                 key = span.text.lower()
                 seen[key] += 1
                 if key not in best or score > best[key][0]:
@@ -139,12 +139,16 @@ def _word_weights(question: str, pool: Sequence[Passage]) -> dict[str, float]:
 
 
 def _overlap(words: frozenset[str], weights: dict[str, float]) -> float:
-    return math.fsum(weight for word, weight in weights.items() if word in words)
+    forms = told_as()
+    return math.fsum(
+        weight for word, weight in weights.items() if word in words or not words.isdisjoint(forms.get(word, ()))
+    )
 
 
 def _nearness(sentence: str, span: Span, weights: dict[str, float]) -> float:
     """Question words close to the span count more: weight divided by 1 + distance in words."""
-    total = 0.0
+    forms, total = told_as(), 0.0
+    weights = {**{form: weight for word, weight in weights.items() for form in forms.get(word, ())}, **weights}
     for found in re.finditer(r"\w+", sentence):
         if span.start <= found.start() < span.end:
             continue

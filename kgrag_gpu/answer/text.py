@@ -46,6 +46,25 @@ class Span:
     end: int
 
 
+# Words that ask for a fact and the words that such facts are told in.
+_TOLD_AS = {
+    "spouse": "married wife husband", "wife": "married", "husband": "married", "marry": "married wife husband",
+    "sibling": "brother sister", "brother": "sibling", "sister": "sibling", "child": "son daughter children",
+    "son": "child", "daughter": "child", "father": "son daughter", "mother": "son daughter",
+    "birth": "born", "death": "died", "die": "died death", "born": "birth", "employer": "worked professor university",
+    "educated": "attended studied school college university", "attend": "studied educated graduated",
+    "performer": "singer band sung recorded", "composer": "composed music", "director": "directed film",
+    "author": "wrote written novel", "founder": "founded established", "established": "founded", "owner": "owned",
+    "owns": "owned", "country": "located", "located": "situated", "seat": "county",
+}  # fmt: skip
+
+
+@functools.cache
+def told_as() -> dict[str, frozenset[str]]:
+    """Stem of an asking word -> stems of the words that answer it in running text."""
+    return {next(iter(stems(word))): stems(words) for word, words in _TOLD_AS.items()}
+
+
 @functools.cache
 def _stemmer() -> Stemmer.Stemmer:
     return Stemmer.Stemmer("english")
@@ -102,5 +121,5 @@ def _close(sentence: str, run: list[tuple[int, int, bool]], spans: list[Span]) -
             run.pop(0)
     if run:
         start, end = run[0][0], run[-1][1]
-        if end - start > 1:
+        if end - start > 1 and not _DATE.fullmatch(sentence[start:end]):
             spans.append(Span(sentence[start:end], start, end))

@@ -195,7 +195,8 @@ class Engine:
         replies: dict[str, Reply],
     ) -> list[int]:
         """Ask `rows`; fill `replies`, cache good ones as they come. Returns the rows worth asking again, sorted."""
-        fitting, room = [], self.max_context_tokens - sampling.max_tokens
+        room = self.max_context_tokens - sampling.max_tokens
+        fitting: list[int] = []
         lengths = self.count_tokens([prompts[row].text for row in rows])
         for row, length in zip(rows, lengths, strict=True):
             if length <= room:
@@ -260,7 +261,7 @@ class Engine:
         rows = sorted(pending.values(), key=lambda row: (prompts[row].text, keys[row]))
         lengths = self.count_tokens([prompts[row].text for row in rows])
         longest = [max(self.count_tokens(list(choices[row])), default=0) for row in rows]
-        fitting = []
+        fitting: list[int] = []
         for row, length, choice_length in zip(rows, lengths, longest, strict=True):
             if length + choice_length <= self.max_context_tokens:
                 fitting.append(row)

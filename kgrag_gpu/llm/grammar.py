@@ -27,7 +27,7 @@ class Grammars:
 
     def _matcher(self, json_schema: str) -> Any:
         if json_schema not in self._grammars:
-            options = {"whitespace_flexible": False}
+            options: Any = {"whitespace_flexible": False}
             grammar = self._lib.LLMatcher.grammar_from_json_schema(json_schema, overrides=options)
             self._grammars[json_schema] = grammar
         return self._lib.LLMatcher(self._tokenizer, self._grammars[json_schema])
