@@ -1,0 +1,157 @@
+"""Builds a KG folder (Parquet tables and a manifest) from triples, from passages, or from OpenIE output.
+
+Triples: head<TAB>relation<TAB>tail, h|r|t, CSV, JSON lines, N-Triples or Parquet, also gzipped.
+Passages: JSON array, JSON lines or Parquet of {"title", "text"}; no model is needed.
+OpenIE: HippoRAG's JSON ({"docs": [{"title", "text", "extracted_triples"}]}).
+
+What cannot be read is counted and listed in DIR/rejected.jsonl. The last line of standard output is the KG folder.
+Exit codes: 0 done, 2 the input is wrong.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from kgrag_gpu.config.schema import KgConfig, MentionsConfig
+from kgrag_gpu.data.passages import load_passages
+from kgrag_gpu.kg.build import with_mentions
+from kgrag_gpu.kg.mentions import build_mentions_kg
+from kgrag_gpu.kg.openie_import import import_openie
+from kgrag_gpu.kg.store import Kg, save_kg
+from kgrag_gpu.kg.triples_kg import import_triples
+from kgrag_gpu.types import UserError
+from pipelines.command_line import HelpFormatter, run_command, say
+
+PROGRESS_SECONDS = 2.0
+
+
+class Progress:
+    """Shows the latest state of long work every two seconds; a short job stays silent."""
+
+    def __init__(self) -> None:
+        self._started = self._shown = time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        now = time.monotonic()
+        if now - self._shown >= PROGRESS_SECONDS:
+            self._shown = now
+            say(f"[{now - self._started:.0f} s] {line}")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    mentions = MentionsConfig()
+    parser = argparse.ArgumentParser("python -m pipelines.build_kg", description=__doc__, formatter_class=HelpFormatter)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--from-triples", metavar="FILE", help="a file of triples")
+    source.add_argument("--from-passages", metavar="FILE", help="a file of passages")
+    source.add_argument("--from-openie", metavar="FILE", help="an OpenIE file")
+    parser.add_argument("--out", metavar="DIR", required=True, help="the KG folder to write; a KG there is replaced")
+    parser.add_argument(
+        "--names", metavar="FILE", help="names of the triples' ids: id, name, qid, description, aliases (default: none)"
+    )
+    parser.add_argument(
+        "--extractor", choices=["mentions"], default="mentions", help="how --from-passages finds entities and edges"
+    )
+    parser.add_argument(
+        "--with-mentions",
+        action="store_true",
+        help="with --from-openie: add the mentions of its passages (default: no)",
+    )
+    parser.add_argument(
+        "--max-rejected-share",
+        type=float,
+        default=KgConfig().max_rejected_share,
+        help="share of unreadable rows at which the import fails",
+    )
+    parser.add_argument("--min-chars", type=int, default=mentions.min_chars, help="mentions: shortest name")
+    parser.add_argument(
+        "--min-phrase-passages",
+        type=int,
+        default=mentions.min_phrase_passages,
+        help="mentions: fewest passages that a capitalised phrase stands in",
+    )
+    parser.add_argument(
+        "--max-phrase-passages",
+        type=int,
+        default=mentions.max_phrase_passages,
+        help="mentions: most passages, or --max-phrase-share of all, whichever is more",
+    )
+    parser.add_argument(
+        "--max-phrase-share", type=float, default=mentions.max_phrase_share, help="mentions: see --max-phrase-passages"
+    )
+    parser.add_argument(
+        "--no-comma-forms", action="store_true", help='mentions: do not take "Ames" for "Ames, Iowa" (default: do)'
+    )
+    return parser
+
+
+def _config(args: argparse.Namespace) -> KgConfig:
+    try:
+        return KgConfig(
+            extractor=args.extractor,
+            max_rejected_share=args.max_rejected_share,
+            names_path=args.names,
+            with_mentions=args.with_mentions,
+            mentions=MentionsConfig(
+                min_chars=args.min_chars,
+                min_phrase_passages=args.min_phrase_passages,
+                max_phrase_passages=args.max_phrase_passages,
+                max_phrase_share=args.max_phrase_share,
+                comma_forms=not args.no_comma_forms,
+            ),
+        )
+    except ValidationError as error:
+        problem = error.errors()[0]
+        option = str(problem["loc"][-1]).replace("_", "-")
+        raise UserError(f"--{option}: {problem['msg']}, got {problem['input']!r}") from None
+
+
+def _build(args: argparse.Namespace, config: KgConfig) -> Kg:
+    if args.names and not args.from_triples:
+        raise UserError("--names goes with --from-triples only: other sources bring their names")
+    if args.with_mentions and not args.from_openie:
+        raise UserError("--with-mentions goes with --from-openie only: it needs passages, and --from-passages has it")
+    if args.from_triples:
+        names = Path(args.names) if args.names else None
+        return import_triples(Path(args.from_triples), names, config.max_rejected_share, Progress())
+    if args.from_openie:
+        kg = import_openie(Path(args.from_openie), config.max_rejected_share)
+        return with_mentions(kg, config) if config.with_mentions else kg
+    path = Path(args.from_passages)
+    passages, rejected = load_passages(path, config.max_rejected_share)
+    say(f"{len(passages):,} passages read")
+    return replace(build_mentions_kg(passages, config.mentions, f"passages {path}"), rejected=tuple(rejected))
+
+
+def _table(kg: Kg, seconds: float) -> str:
+    rows = [(name.removeprefix("num_"), f"{count:,}") for name, count in kg.counts.items()]
+    rows += [(name.removeprefix("num_").replace("_", " "), str(v)) for name, v in kg.manifest.get("notes", {}).items()]
+    rows += [("kind", kg.kind), ("content hash", kg.content_hash), ("seconds", f"{seconds:.1f}")]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    args = build_parser().parse_args(argv)
+    started = time.monotonic()
+    kg = _build(args, _config(args))
+    directory = save_kg(kg, Path(args.out))
+    print(_table(kg, time.monotonic() - started))
+    if kg.rejected:
+        first = kg.rejected[0]
+        say(f"{len(kg.rejected):,} rows rejected, listed in {directory / 'rejected.jsonl'}")
+        say(f"the first: {first.where}: {first.reason}")
+    print(directory)
+    sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    run_command(main)
