@@ -4,6 +4,7 @@ Prepare (KG, engine, run directory), run the shards, and finish (metrics, tables
 on disk, so that a job that was stopped anywhere goes on from there.
 """
 
+import dataclasses
 import os
 import platform
 import subprocess
@@ -66,7 +67,9 @@ class Job:
         """Does what is not done yet; prints the result and the run directory; returns the exit code."""
         _check_writable(self.run_root)
         started = time.perf_counter()
-        self.kg = kg_for_run(self.config.kg, self.questions, self.cache_dir)
+        # Rows of the KG must not depend on the order of the questions, since ties are broken by row.
+        passages = tuple(sorted(self.questions.passages, key=lambda p: (p.title, p.text)))
+        self.kg = kg_for_run(self.config.kg, dataclasses.replace(self.questions, passages=passages), self.cache_dir)
         kg_seconds = time.perf_counter() - started
         say(
             f"KG: {self.kg.num_entities:,} entities, {self.kg.num_triples:,} triples, {self.kg.num_passages:,} passages"

@@ -9,9 +9,10 @@ import torch
 
 from kgrag_gpu.config.schema import IndexConfig
 from kgrag_gpu.index.fuse import Ranking
-from kgrag_gpu.tensors.fixed_point import exact_pair_dot, to_float
+from kgrag_gpu.tensors.fixed_point import SCALE, to_float
 
 _SPARE = 32  # extra candidates, so that fp32 rounding at the border cannot change the exact top k
+_RESCORE_BLOCK = 64  # queries whose candidates' vectors are in memory at once
 _TRAINING_VECTORS_PER_LIST = 64
 
 
@@ -47,18 +48,27 @@ class DenseIndex:
             min(k + _SPARE, len(self._vectors)) if self.kind == "exact" else min(4 * k + _SPARE, len(self._vectors))
         )
         _, candidates = self._index.search(to_float(queries), wanted)
-        return [self._rescore(query, rows[rows >= 0], k) for query, rows in zip(queries, candidates, strict=True)]
+        scores = self._exact_scores(queries, candidates)
+        rankings: list[Ranking] = []
+        for rows, row_scores in zip(candidates, scores, strict=True):
+            order = np.lexsort((rows, -row_scores))[: min(k, int((rows >= 0).sum()))]
+            rankings.append(Ranking(rows[order].astype(np.int64), row_scores[order]))
+        return rankings
 
     def save(self, path: Path) -> None:
         """Writes the FAISS index to `path`."""
         faiss.write_index(self._index, str(path))
 
-    def _rescore(self, query: np.ndarray, rows: np.ndarray, k: int) -> Ranking:
-        right = torch.from_numpy(np.array(self._vectors[rows]))
-        left = torch.from_numpy(np.array(query)).expand_as(right)
-        scores = exact_pair_dot(left, right).numpy()
-        order = np.lexsort((rows, -scores))[:k]
-        return Ranking(rows[order].astype(np.int64), scores[order])
+    def _exact_scores(self, queries: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+        """Exact products of each query with its candidates, float64 [queries, candidates]; -inf for no candidate."""
+        out = np.full(candidates.shape, -np.inf)
+        for start in range(0, len(queries), _RESCORE_BLOCK):
+            rows = candidates[start : start + _RESCORE_BLOCK]
+            block = torch.from_numpy(self._vectors[np.maximum(rows, 0)]).double()
+            left = torch.from_numpy(np.array(queries[start : start + _RESCORE_BLOCK])).double()
+            products = torch.bmm(block, left[:, :, None])[:, :, 0].mul_(SCALE * SCALE).numpy()
+            out[start : start + _RESCORE_BLOCK] = np.where(rows >= 0, products, -np.inf)
+        return out
 
     def _measure_recall(self, sample_size: int = 200) -> float:
         rows = np.linspace(0, len(self._vectors) - 1, sample_size).astype(np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from kernels import ppr
+from kernels.ppr import ppr, ppr_graph
 from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.expansion.pagerank import QuestionNames, passage_entity_graph, restart_vectors
 from kgrag_gpu.index.fuse import Ranking, top_ranking
@@ -49,6 +49,8 @@ class Ppr:
         self._resources = resources
         with resources.stage("build PageRank graph"):
             self._graph = passage_entity_graph(resources.kg, config.mention_weight)
+            walk = ppr_graph(self._graph.offsets, self._graph.neighbours, self._graph.weights, symmetric=True)
+            self._walk = type(walk)(*(t.to(resources.device) if t is not None else None for t in walk))
             self._names = QuestionNames(resources.kg)
         self._base = resources.base_retriever(config.base)
 
@@ -61,13 +63,9 @@ class Ppr:
             named = self._names.find([q.text for q in questions], config.lower_case_weight)
             rankings = [Ranking(np.array(r.passage_ids, np.int64), np.array(r.passage_scores)) for r in base]
             restart = restart_vectors(self._graph, rankings, named, config.restart_passages, config.name_weight)
-            graph = self._graph
-            mass = ppr(
-                graph.offsets, graph.neighbours, graph.weights, restart, damping=config.damping,
-                tolerance=config.tolerance,
-            )  # fmt: skip
+            mass = ppr(self._walk, restart.float().to(resources.device), config.damping, config.tolerance).cpu()
         with resources.stage("rank passages"):
-            passage_mass = mass[:, : graph.num_passages].double()
+            passage_mass = mass[:, : self._graph.num_passages].double()
             scores = (passage_mass + config.floor).log()
             if kg.passages:
                 scores += config.cosine_weight * exact_dot(vectors, torch.from_numpy(np.array(resources.unit_vectors)))
@@ -75,7 +73,7 @@ class Ppr:
             scores = torch.where(passage_mass > 0, scores, -torch.inf).numpy().round(9)
             ranked = [top_ranking(row, resources.config.output_passages) for row in scores]
             ranked = with_base_tail(ranked, base, resources.config.output_passages)
-        entities = mass[:, graph.num_passages :].numpy()
+        entities = mass[:, self._graph.num_passages :].numpy()
         return [self._retrieval(*row) for row in zip(ranked, named, entities, strict=True)]
 
     def _retrieval(self, ranking: Ranking, named: dict[int, float], entity_mass: np.ndarray) -> Retrieval:
