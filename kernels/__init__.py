@@ -7,10 +7,14 @@ form, and a Triton form. Names of ops are functions here: ``from kernels import 
 from kernels.cosine_rows import cosine_rows, cosine_rows_bytes
 from kernels.csr_expand import CsrSlots, csr_expand, csr_expand_bytes
 from kernels.maxsim import maxsim, maxsim_bytes
+from kernels.ppr import PprGraph, ppr, ppr_bytes, ppr_graph, ppr_residual
 from kernels.segment_topk import SegmentTopk, segment_topk, segment_topk_bytes, segment_topk_mean
+from kernels.triple_beam import Beams, triple_beam, triple_beam_bytes
 
 __all__ = [
+    "Beams",
     "CsrSlots",
+    "PprGraph",
     "SegmentTopk",
     "cosine_rows",
     "cosine_rows_bytes",
@@ -18,7 +22,13 @@ __all__ = [
     "csr_expand_bytes",
     "maxsim",
     "maxsim_bytes",
+    "ppr",
+    "ppr_bytes",
+    "ppr_graph",
+    "ppr_residual",
     "segment_topk",
     "segment_topk_bytes",
     "segment_topk_mean",
+    "triple_beam",
+    "triple_beam_bytes",
 ]

@@ -8,7 +8,7 @@ from kernel_strategies import csr_graphs, ragged_scores
 from kernels import cosine_rows, csr_expand, maxsim, segment_topk, segment_topk_mean
 
 common = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
 )
 
 
