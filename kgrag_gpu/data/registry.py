@@ -1,6 +1,6 @@
 """Question sets by name. `load_questions` finds the records, hands each to the set's loader module, and pools passages.
 
-How a loader module plugs in: add its name to `DATASETS`. The module holds
+How a loader module plugs in: a line in `_MODULES` (a name whose module is not there is not offered). The module holds
 
 - `EXPECTED: str`: what one record looks like, for error messages ("`id`, `question` and `paragraphs`");
 - `FILE_PATTERNS: tuple[str, ...]`: glob patterns of file names, best first, for choosing a file in a folder;
@@ -24,6 +24,7 @@ import importlib
 import json
 import os
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,7 +36,7 @@ from kgrag_gpu.data.pool import PassagePool
 from kgrag_gpu.data.records import ParseOptions, RecordError, RecordFile, excerpt, read_json_records
 from kgrag_gpu.types import Question, QuestionSet, Rejected, UserError
 
-DATASETS: dict[str, str] = {
+_MODULES: dict[str, str] = {
     "musique": "kgrag_gpu.data.musique",
     "hotpotqa": "kgrag_gpu.data.hotpotqa",
     "2wikimultihopqa": "kgrag_gpu.data.twowiki",
@@ -48,6 +49,7 @@ DATASETS: dict[str, str] = {
     "metaqa": "kgrag_gpu.data.metaqa",
     "jsonl": "kgrag_gpu.data.own_jsonl",
 }
+DATASETS: dict[str, str] = {name: module for name, module in _MODULES.items() if find_spec(module)}
 SAMPLE_DATASET = "musique"
 
 
