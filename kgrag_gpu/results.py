@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kgrag_gpu.types import (
@@ -152,17 +153,39 @@ def read_results(paths: Iterable[Path]) -> list[Result]:
     """
     results: list[Result] = []
     for path in paths:
-        try:
-            table = pq.ParquetFile(path).read()
-        except (OSError, pa.ArrowException) as error:
-            raise UserError(
-                f"{path} is not a readable shard ({error}); delete it and run the same command again"
-            ) from error
-        version = (table.schema.metadata or {}).get(b"kgrag_gpu.result_schema", b"none").decode()
-        if version != SCHEMA_VERSION:
-            raise UserError(f"{path} holds rows of schema version {version}, expected {SCHEMA_VERSION}; run it anew")
-        results.extend(row_to_result(row) for row in table.to_pylist())
+        results.extend(row_to_result(row) for row in _read_shard(path).to_pylist())
     return results
+
+
+def find_result(paths: Iterable[Path], question_id: str) -> Result | None:
+    """The result of one question out of several shard files; None if it is not there.
+
+    Raises:
+        UserError: a file cannot be read as a shard.
+    """
+    for path in paths:
+        rows = _read_shard(path).filter(pc.field("id") == question_id).to_pylist()
+        if rows:
+            return row_to_result(rows[0])
+    return None
+
+
+def question_ids(paths: Iterable[Path]) -> list[str]:
+    """The ids in several shard files, file after file."""
+    return [question_id for path in paths for question_id in _read_shard(path)["id"].to_pylist()]
+
+
+def _read_shard(path: Path) -> pa.Table:
+    try:
+        table = pq.ParquetFile(path).read()
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(
+            f"{path} is not a readable shard ({error}); delete it and run the same command again"
+        ) from error
+    version = (table.schema.metadata or {}).get(b"kgrag_gpu.result_schema", b"none").decode()
+    if version != SCHEMA_VERSION:
+        raise UserError(f"{path} holds rows of schema version {version}, expected {SCHEMA_VERSION}; run it anew")
+    return table
 
 
 def prediction_row(result: Result) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from kgrag_gpu.results import walk_steps
 from kgrag_gpu.types import EvidenceStep
 
 NODE_HEIGHT = 34
-_COLUMN_GAP = 130
+_COLUMN_GAP = 160
 _ROW_GAP = 26
 _MARGIN = 12
 _CHAR_WIDTH = 7.3  # of the page's 13 px sans serif, on the generous side

@@ -127,8 +127,8 @@ def report_context(
         "headlines": [by_key[key] for key in HEADLINES if key in by_key and by_key[key].n][:4],
         "rows": [row for row in rows if row.n],
         "groups": [
-            _group_table(metrics, "by_hop", "Hops"),
-            _group_table(metrics, "by_type", "Type"),
+            _group_table(metrics, "by_hop", "Hops", "By number of hops"),
+            _group_table(metrics, "by_type", "Type", "By type of question"),
         ],
         "sources": _sources(metrics),
         "outcomes": _outcome_counts(results, dataset),
@@ -182,7 +182,7 @@ def _details(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def _group_table(metrics: Mapping[str, Any], by: str, word: str) -> dict[str, Any]:
+def _group_table(metrics: Mapping[str, Any], by: str, word: str, title: str) -> dict[str, Any]:
     """A table with a row per hop count or type; columns that no row has a value for are left out."""
     rows = []
     for key, group in metrics[by].items():
@@ -192,6 +192,7 @@ def _group_table(metrics: Mapping[str, Any], by: str, word: str) -> dict[str, An
     empty = MetricRow("", "", None, None, None, 0)
     return {
         "word": word,
+        "title": title,
         "labels": [MetricRow(section, name, None, None, None, 0).label for section, name in columns],
         "rows": [row | {"cells": [row["found"].get(column, empty) for column in columns]} for row in rows],
     }
