@@ -7,8 +7,8 @@ unless the next word is one that begins sentences far more often than it follows
 import re
 
 _END = re.compile(r"[.!?…؟۔।]+[\"'”’)\]»]*(?=\s)|[。！？｡]+[」』”’）]*|\n\s*\n")
-_LAST_TOKEN = re.compile(r"[^\s(\[\"“‘'«]+$")
-_INNER_DOTS = re.compile(r"(?:[^\W\d_]{1,3}\.)+[^\W\d_]{0,3}\.?")  # U.S. a.m. Ph.D. J.
+_LAST_TOKEN = re.compile(r"[^\s(\[\"“‘«]+$")
+_INNER_DOTS = re.compile(r"[^\W\d_]{1,3}(?:\.[^\W\d_]{1,3})+|[^\W\d_]")  # U.S, a.m, Ph.D, or an initial
 _WORDS = re.compile(r"\S+")
 _ABBREVIATIONS = frozenset(
     _WORDS.findall(
@@ -61,9 +61,9 @@ def _is_boundary(text: str, start: int, match: re.Match[str]) -> bool:
     if mark[0] != ".":
         return True
     token = _LAST_TOKEN.search(text[max(start, match.start() - 20) : match.start()])
-    word = token.group().lower() if token else ""
+    word = token.group().lower().lstrip("'") if token else ""
     next_word = following.split(maxsplit=1)[0].strip(",.;:").lower() if following.strip() else ""
-    if _INNER_DOTS.fullmatch(word + "."):
+    if _INNER_DOTS.fullmatch(word):
         is_initial = len(word) == 1
         return not is_initial and word not in _ABBREVIATIONS and next_word in _STARTERS
     if word in _MAY_END:

@@ -5,7 +5,7 @@ Knows nothing of where a graph comes from; build.py, mentions.py, formats.py and
 
 import hashlib
 import json
-import os
+import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -214,7 +214,7 @@ def save_kg(kg: Kg, directory: Path | str) -> Path:
     directory = Path(directory)
     if directory.exists() and not _is_kg(directory) and (directory.is_file() or any(directory.iterdir())):
         raise UserError(f"{directory}: exists and is not a KG folder; give another --out, or empty it")
-    temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
+    temporary = directory.with_name(f".{directory.name}.{secrets.token_hex(6)}.tmp")
     try:
         temporary.mkdir(parents=True)
         _write(kg, temporary)
@@ -237,7 +237,7 @@ def _put_in_place(temporary: Path, directory: Path, content_hash: str) -> None:
             (temporary / "manifest.json").replace(directory / "manifest.json")
             (temporary / "rejected.jsonl").replace(directory / "rejected.jsonl")
             return
-        retired = directory.with_name(f".{directory.name}.{os.getpid()}.old")
+        retired = directory.with_name(f".{directory.name}.{secrets.token_hex(6)}.old")
         directory.rename(retired)
         temporary.rename(directory)
         shutil.rmtree(retired, ignore_errors=True)
