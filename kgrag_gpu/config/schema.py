@@ -87,7 +87,7 @@ class LlmConfig(ConfigModel):
     revision: str | None = None
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     base_url: str | None = None  # openai: an OpenAI-compatible server
-    replay_path: str | None = None  # replay: recorded replies
+    replay_path: str | None = None  # replay: a file that `record_path` wrote
     temperature: Annotated[float, Field(ge=0)] = 0.0
     seed: int = 0
     max_context_tokens: Annotated[int, Field(ge=256)] = 8192
@@ -100,6 +100,11 @@ class LlmConfig(ConfigModel):
     quantization: str | None = None
     enable_thinking: bool = False
     batch_invariant: bool = False
+    max_num_seqs: Annotated[int, Field(ge=1)] | None = None  # vllm: replies in the making at once; None: its default
+    sleep_mode: bool = False  # vllm on a GPU: may hand the device to other stages in between
+    cpu_kv_cache_gib: Annotated[int, Field(ge=1)] = 2  # vllm on a CPU
+    api_key_env: str = "OPENAI_API_KEY"  # openai: the variable that holds the key; unset where none is needed
+    record_path: str | None = None  # write every reply to this file, for `replay`
 
 
 class ReaderConfig(ConfigModel):

@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 from kgrag_gpu.llm.cache import CachedReply, ReplyCache, choices_key, reply_key
 from kgrag_gpu.llm.parse import parse_reply, strip_thoughts
+from kgrag_gpu.llm.recorder import Recorder
 from kgrag_gpu.llm.records import Completion, Failure, Message, Prompt, Reply, Request, Sampling
 from kgrag_gpu.llm.usage import Usage
 from kgrag_gpu.prompts.templates import render_messages, schema_text
@@ -61,8 +62,15 @@ class Engine:
     backend sorted by their text: equal prefixes stand together, and the order of the questions does not matter.
     """
 
-    def __init__(self, backend: Backend, cache: ReplyCache | None = None, usage: Usage | None = None):
+    def __init__(
+        self,
+        backend: Backend,
+        cache: ReplyCache | None = None,
+        usage: Usage | None = None,
+        recorder: Recorder | None = None,
+    ):
         self.backend = backend
+        self._recorder = recorder
         self.cache = cache if cache is not None else ReplyCache(None)
         self.usage = usage if usage is not None else Usage()
         self._failures: list[Failure] = []
@@ -98,7 +106,15 @@ class Engine:
     def close(self) -> None:
         """Shut the backend down. Every reply is on disk before."""
         self.cache.close()
+        if self._recorder:
+            self._recorder.close()
         self.backend.close()
+
+    def sleep(self) -> None:
+        """Hand the device to another stage until the next request, where the backend can (vLLM's sleep mode)."""
+        sleep = getattr(self.backend, "sleep", None)
+        if sleep:
+            sleep()
 
     def take_failures(self) -> list[Failure]:
         """Failures since the last call, in the order of the requests that met them."""
@@ -123,7 +139,7 @@ class Engine:
         keys = [
             reply_key(prompt.text, self.model_id, self.revision, sampling, prompt.json_schema) for prompt in prompts
         ]
-        replies = self._replay(requests, keys)
+        replies = self._replay(requests, prompts, keys)
         pending = {key: row for row, key in reversed(list(enumerate(keys))) if key not in replies}
         rows = sorted(pending.values(), key=lambda row: (prompts[row].text, keys[row]))
         unusable = self._ask(requests, prompts, keys, rows, sampling, replies)
@@ -166,11 +182,11 @@ class Engine:
         schema = schema_text(request.schema) if request.schema else None
         return Prompt(request.messages, self.backend.render(request.messages), schema)
 
-    def _replay(self, requests: Sequence[Request], keys: Sequence[str]) -> dict[str, Reply]:
+    def _replay(self, requests: Sequence[Request], prompts: Sequence[Prompt], keys: Sequence[str]) -> dict[str, Reply]:
         """Cached replies by key. One that no longer passes the reader of today is asked anew."""
         stored = self.cache.get_many(keys)
         replies: dict[str, Reply] = {}
-        for request, key in zip(requests, keys, strict=True):
+        for request, prompt, key in zip(requests, prompts, keys, strict=True):
             if key not in stored:
                 continue
             if key not in replies:
@@ -179,6 +195,7 @@ class Engine:
                     del stored[key]
                     continue
                 replies[key] = reply
+                self._record(prompt, request.kind, _as_completion(stored[key]))
             counts = self.usage.of(request.kind)
             counts.cached_calls += 1
             counts.cached_prompt_tokens += replies[key].prompt_tokens
@@ -207,6 +224,7 @@ class Engine:
         again = []
         for position, completion in self.backend.complete([prompts[row] for row in fitting], sampling):
             row = fitting[position]
+            self._record(prompts[row], requests[row].kind, completion)
             reply = _judge(requests[row], completion, cached=False)
             replies[keys[row]] = reply
             self._book(requests[row].kind, reply, completion)
@@ -273,6 +291,8 @@ class Engine:
         for position, scores, num_tokens in batch:
             row = fitting[position]
             found[keys[row]] = scores
+            if self._recorder:
+                self._recorder.add_scores(self.backend, prompts[row], requests[row].kind, choices[row], scores)
             counts = self.usage.of(requests[row].kind)
             counts.llm_calls += 1
             counts.prompt_tokens += num_tokens
@@ -280,6 +300,10 @@ class Engine:
                 self._fail(requests[row], "the engine could not score the choices", "")
             else:
                 self.cache.put(CachedReply(keys[row], requests[row].kind, scores=tuple(scores)))
+
+    def _record(self, prompt: Prompt, kind: str, completion: Completion) -> None:
+        if self._recorder:
+            self._recorder.add(self.backend, prompt, kind, completion)
 
     def _book(self, kind: str, reply: Reply, completion: Completion) -> None:
         counts = self.usage.of(kind)

@@ -9,6 +9,8 @@ from kgrag_gpu.config.schema import LlmConfig
 from kgrag_gpu.llm.cache import ReplyCache
 from kgrag_gpu.llm.engine import Backend, Engine
 from kgrag_gpu.llm.models import find_model, resolve_model
+from kgrag_gpu.llm.recorder import Recorder
+from kgrag_gpu.llm.replay_engine import ReplayBackend
 from kgrag_gpu.llm.usage import Usage
 from kgrag_gpu.types import UserError
 
@@ -49,7 +51,8 @@ def open_engine(
     else:
         why = "asked for"
     backend = _open_backend(config, _device(device))
-    engine = Engine(backend, ReplyCache(cache_dir), usage)
+    recorder = Recorder(Path(config.record_path)) if config.record_path else None
+    engine = Engine(backend, ReplyCache(cache_dir), usage, recorder)
     return engine, f"language model: {backend.name}, {backend.model_id} ({backend.revision}), {backend.detail}; {why}"
 
 
@@ -82,7 +85,17 @@ def _open_backend(config: LlmConfig, device: torch.device) -> Backend:
         return HfBackend(
             files, device, config.dtype, config.batch_size, config.max_context_tokens, config.enable_thinking
         )
-    raise UserError(f"unknown engine {config.engine!r}")
+    if config.engine == "openai":
+        from kgrag_gpu.llm.openai_engine import OpenAiBackend
+
+        return OpenAiBackend(config)
+    if config.engine == "replay":
+        return ReplayBackend(config.replay_path, config.max_context_tokens)
+    if importlib.util.find_spec("vllm") is None:
+        raise UserError("--llm vllm: vLLM is not installed; pip install 'kgrag-gpu[gpu]', or use --llm hf or openai")
+    from kgrag_gpu.llm.vllm_engine import VllmBackend
+
+    return VllmBackend(resolve_model(config.model, config.revision), config)
 
 
 def _device(name: str) -> torch.device:
