@@ -68,10 +68,11 @@ class EncoderConfig(ConfigModel):
 class IndexConfig(ConfigModel):
     """Passage indexes: BM25, dense vectors, and their fusion."""
 
-    bm25_k1: float = 1.5
+    bm25_k1: float = 0.9
     bm25_b: float = 0.75
     stemmer: str | None = None  # a Snowball language; none by default, since questions come in any language
-    stopwords: bool = False  # drop English stop words
+    stopwords: bool = True  # drop English stop words
+    title_repeats: Annotated[int, Field(ge=1)] = 2  # how often BM25 reads a passage's title before its text
     rrf_constant: float = 60.0
     candidates: Annotated[int, Field(ge=1)] = 100  # passages that each index hands to the fusion
     exact_limit: Annotated[int, Field(ge=1)] = 1_000_000  # vectors searched exactly; more go to IVF-PQ

@@ -29,14 +29,20 @@ def top_ranking(scores: np.ndarray, k: int, minimum: float = -np.inf) -> Ranking
 def reciprocal_rank_fusion(rankings: Sequence[Ranking], k: int, constant: float = 60.0) -> Ranking:
     """Fuses rankings of one query by the sum of 1 / (constant + rank), rank from 1 (Cormack et al. 2009).
 
-    Ties go to the lowest row. A row that a ranking lacks gets nothing from it.
+    A row that a ranking lacks gets nothing from it. Ties are common (first and second against second and first): they
+    go to the row that the last ranking prefers, then to the lowest row.
     """
-    rows = np.concatenate([r.rows for r in rankings]) if rankings else np.zeros(0, np.int64)
-    gains = np.concatenate([1.0 / (constant + np.arange(1, len(r.rows) + 1)) for r in rankings] or [np.zeros(0)])
-    distinct, inverse = np.unique(rows, return_inverse=True)
-    scores = np.bincount(inverse, weights=gains, minlength=len(distinct))
-    order = np.lexsort((distinct, -scores))[:k]
-    return Ranking(distinct[order], scores[order])
+    if not rankings:
+        return Ranking(np.zeros(0, np.int64), np.zeros(0))
+    rows, inverse = np.unique(np.concatenate([r.rows for r in rankings]), return_inverse=True)
+    ranks = np.concatenate([np.arange(1, len(r.rows) + 1) for r in rankings])
+    # Rounded below any real difference: 1/61 + 1/62 and 1/62 + 1/61 must be one number.
+    scores = np.bincount(inverse, weights=1.0 / (constant + ranks), minlength=len(rows)).round(15)
+    last_ranks = np.full(len(rows), np.iinfo(np.int64).max)
+    num_last = len(rankings[-1].rows)
+    last_ranks[inverse[len(inverse) - num_last :]] = np.arange(num_last)
+    order = np.lexsort((rows, last_ranks, -scores))[:k]
+    return Ranking(rows[order], scores[order])
 
 
 def append_missing(first: Ranking, then: Ranking, k: int) -> Ranking:

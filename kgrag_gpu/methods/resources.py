@@ -125,9 +125,14 @@ class Resources:
 
     @cached_property
     def lexical(self) -> LexicalIndex:
-        """BM25 over `unit_texts`."""
+        """BM25 over `unit_texts`, with the titles repeated: a title says what a passage is about."""
+        repeats = self.config.index.title_repeats - 1
         with self.stage("build BM25"):
-            return LexicalIndex(self.unit_texts, self.config.index)
+            titles = (f"{p.title}. " * repeats if p.title else "" for p in self.kg.passages)
+            texts = (
+                [a + b for a, b in zip(titles, self.unit_texts, strict=True)] if self.kg.passages else self.unit_texts
+            )
+            return LexicalIndex(texts, self.config.index)
 
     @cached_property
     def dense(self) -> DenseIndex:
