@@ -40,7 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _in_order(runs: Sequence[Path], baseline: Path | None) -> list[Path]:
     """The runs, each once, the baseline first."""
     ordered = [*([] if baseline is None else [baseline]), *runs]
-    unique = list({path.resolve(): path for path in reversed(ordered)}.values())[::-1]
+    by_place: dict[Path, Path] = {}
+    for path in ordered:
+        by_place.setdefault(path.resolve(), path)
+    unique = list(by_place.values())
     if len(unique) < 2:
         raise UserError(f"one run ({unique[0]}) cannot be compared; give two or more different run directories")
     return unique

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kgrag_gpu.report import wording
 from kgrag_gpu.report.cards import OUTCOMES, Lookups, card, choose_results, outcome_of
-from kgrag_gpu.report.plots import DARK, LIGHT, Theme, groups_plot, recall_curve_plot, stages_plot
+from kgrag_gpu.report.plots import DARK, LIGHT, Theme, groups_plot, recall_curve_plot, recall_curves, stages_plot
 from kgrag_gpu.report.tables import is_sample
 from kgrag_gpu.report.wording import MetricRow, metric_rows
 from kgrag_gpu.types import Passage, Result
@@ -45,9 +45,10 @@ def write_report(
         passages: the KG's passages.
     """
     run_path = Path(run_directory_path)
+    curves = recall_curves(results)
     plots = render_plots(
         {
-            "retrieval": lambda theme: recall_curve_plot(results, theme),
+            "retrieval": lambda theme: recall_curve_plot(curves, theme),
             "groups": lambda theme: groups_plot(metrics, theme),
             "stages": lambda theme: stages_plot(metrics["cost"]["stages"], theme),
         },

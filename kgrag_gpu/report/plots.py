@@ -13,12 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from kgrag_gpu.metrics.bootstrap import bootstrap_intervals
-from kgrag_gpu.metrics.retrieval import all_recall_at, recall_at
+from kgrag_gpu.metrics.bootstrap import Interval, bootstrap_intervals
+from kgrag_gpu.metrics.retrieval import gold_passages
 from kgrag_gpu.report.wording import METRIC_LABELS, seconds_text
 from kgrag_gpu.types import Result
 
-CURVE_DEPTHS = tuple(range(1, 21))
+CURVE_DEPTHS = tuple(range(1, 21))  # from 1 on, without gaps
 _BAR_METRICS = (
     ("answer", "em"),
     ("answer", "f1"),
@@ -44,14 +44,22 @@ LIGHT = Theme("#ffffff", "#334155", "#e2e8f0", ("#0f766e", "#4f46e5", "#d97706",
 DARK = Theme("#151c28", "#cbd5e1", "#2b3648", ("#2dd4bf", "#818cf8", "#fbbf24", "#f472b6", "#94a3b8"))
 
 
-def recall_curve_plot(results: Sequence[Result], theme: Theme) -> bytes | None:
-    """Recall@k and the share of questions with all gold in the top k, with 95 % bands, for k = 1 to 20."""
+def recall_curves(results: Sequence[Result]) -> tuple[list[Interval], list[Interval]]:
+    """Recall@k, and the share of questions with all gold in the top k, for every k of `CURVE_DEPTHS`."""
     ordered = sorted(results, key=lambda result: result.question.id)
-    curves = []
-    for scorer in (recall_at, all_recall_at):
-        scores = [[_score(result, scorer(result, k)) for k in CURVE_DEPTHS] for result in ordered]
-        values = np.array(scores, dtype=np.float64).reshape(len(ordered), len(CURVE_DEPTHS))
-        curves.append(bootstrap_intervals(values))
+    recall = np.full((len(ordered), len(CURVE_DEPTHS)), np.nan)
+    for i, result in enumerate(ordered):
+        held, num_lacking = gold_passages(result)
+        if held or num_lacking:
+            ranked = () if result.error else result.retrieval.passage_ids[: CURVE_DEPTHS[-1]]
+            found = np.cumsum([rank < len(ranked) and ranked[rank] in held for rank in range(CURVE_DEPTHS[-1])])
+            recall[i] = found / (len(held) + num_lacking)
+    complete = np.where(np.isnan(recall), np.nan, recall == 1.0)
+    return bootstrap_intervals(recall), bootstrap_intervals(complete)
+
+
+def recall_curve_plot(curves: tuple[list[Interval], list[Interval]], theme: Theme) -> bytes | None:
+    """The curves of `recall_curves` with their 95 % bands."""
     if not curves[0][0].n:
         return None
     figure, axes = _canvas(theme, 6.4, 3.6)
@@ -139,7 +147,12 @@ def differences_plot(rows: Sequence[Mapping[str, Any]], baseline: str, theme: Th
     for i, run in enumerate(runs):
         axes.plot([], [], "o-", color=theme.series[i % len(theme.series)], label=_plain_text(run))
     axes.axvline(0, color=theme.text, lw=1)
-    axes.set_yticks(range(len(rows)), [row["label"] for row in rows])
+    labels = [row["label"] for row in rows]
+    firsts = [y for y in range(len(rows)) if y == 0 or labels[y] != labels[y - 1]]  # a label stands once per metric
+    axes.set_yticks(firsts, [labels[y] for y in firsts])
+    axes.grid(False)
+    for y in firsts[1:]:
+        axes.axhline(y - 0.5, color=theme.grid, lw=0.8, zorder=0)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_title(
         f"Difference to {_plain_text(baseline)}, 95 % interval (faint: includes 0)", loc="left", fontsize=10.5
@@ -149,10 +162,6 @@ def differences_plot(rows: Sequence[Mapping[str, Any]], baseline: str, theme: Th
         fontsize=9,
     )  # fmt: skip
     return _png(figure)
-
-
-def _score(result: Result, score: float | None) -> float:
-    return np.nan if score is None else 0.0 if result.error else score
 
 
 def _plain_text(text: str) -> str:
