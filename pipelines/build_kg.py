@@ -146,7 +146,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(_table(kg, time.monotonic() - started))
     if kg.rejected:
         first = kg.rejected[0]
-        say(f"{len(kg.rejected):,} rows rejected, listed in {directory / 'rejected.jsonl'}")
+        plural = "" if len(kg.rejected) == 1 else "s"
+        say(f"{len(kg.rejected):,} row{plural} rejected, listed in {directory / 'rejected.jsonl'}")
         say(f"the first: {first.where}: {first.reason}")
     print(directory)
     sys.stdout.flush()

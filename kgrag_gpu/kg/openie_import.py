@@ -26,7 +26,7 @@ from kgrag_gpu.kg.triples_kg import check_rejected
 from kgrag_gpu.types import Passage, Rejected, UserError
 
 _WORD = re.compile(r"\w+")
-_QUOTES = "\"'“”‘’`«»"
+_QUOTES = ('"“”«»', "'‘’`")  # either kind may wrap a name, and stays where it also stands inside
 
 
 @dataclass(slots=True)
@@ -122,13 +122,10 @@ def _take_rows(result: Extraction, triples: Sequence[Any], passage: int, where: 
 def clean_name(text: str) -> str:
     """NFC, white space runs as one space, quotes that wrap the whole cut off."""
     cleaned = " ".join(nfc(text).split())
-    if (
-        len(cleaned) > 2
-        and cleaned[0] in _QUOTES
-        and cleaned[-1] in _QUOTES
-        and cleaned[1:-1].strip(_QUOTES) == cleaned[1:-1]
-    ):
-        cleaned = cleaned[1:-1].strip()
+    for marks in _QUOTES:
+        inner = cleaned[1:-1]
+        if inner and cleaned[0] in marks and cleaned[-1] in marks and not set(inner) & set(marks):
+            return inner.strip() or cleaned
     return cleaned
 
 

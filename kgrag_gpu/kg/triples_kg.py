@@ -54,7 +54,7 @@ def check_rejected(path: Path, rejected: Sequence[Rejected], num_rows: int, max_
         first = rejected[0]
         raise UserError(
             f"{path}: {len(rejected):,} of {num_rows:,} rows cannot be read (first: {first.where}: {first.reason}), "
-            f"more than {max_share:.2%}; check the file, or raise kg.max_rejected_share"
+            f"more than {max_share:.2%}; check the file, or raise kg.max_rejected_share (--max-rejected-share)"
         )
 
 
