@@ -140,3 +140,31 @@ def test_passages_past_the_rejected_share_are_refused(write):
         load_passages(path)
     passages, rejected = load_passages(path, max_rejected_share=0.5)
     assert len(passages) == 1 and rejected[0].where == "corpus.jsonl:2"
+
+
+def test_hub_is_not_connected_to_when_offline_is_asked_for(monkeypatch):
+    def connect(*arguments, **more):
+        raise AssertionError("a connection was made")
+
+    monkeypatch.setattr("socket.socket.connect", connect)
+    monkeypatch.setattr("socket.create_connection", connect)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    with pytest.raises(HubUnavailable):
+        hub_records(HubConfig(path="kgrag-gpu-tests/no-such-set"))
+
+
+def test_unreachable_hub_is_found_out_by_one_connection(monkeypatch):
+    tries = []
+
+    def refuse(address, timeout=None):
+        tries.append(address)
+        raise OSError("unreachable")
+
+    monkeypatch.setattr("socket.create_connection", refuse)
+    monkeypatch.setattr("urllib.request.getproxies", dict)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
+    with pytest.raises(HubUnavailable):
+        hub_records(HubConfig(path="kgrag-gpu-tests/no-such-set"))
+    assert len(tries) == 1
