@@ -58,7 +58,7 @@ def read_answers(
         passages: the KG's passages, which `Retrieval.passage_ids` point into.
         engine: None picks answers without a model.
         config: how much is read.
-        sampling: temperature and seed; its reply limit is replaced by that of the prompt kind.
+        sampling: temperature, seed and stops, the engine's own by default; its reply limit is replaced by that of the prompt kind.
 
     Returns:
         One answer per question. `text` is the answer span, `reply` the model's whole reply. A question whose reply
@@ -71,7 +71,7 @@ def read_answers(
     readings = _readings(
         [questions[row] for row in open_rows], [retrievals[row] for row in open_rows], passages, engine, config
     )
-    base = sampling or Sampling()
+    base = sampling or engine.sampling
     for kind in ("answer", "answer_facts", "cot"):
         places = [place for place, reading in enumerate(readings) if reading.request.kind == kind]
         if not places:

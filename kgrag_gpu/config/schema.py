@@ -91,6 +91,7 @@ class LlmConfig(ConfigModel):
     replay_path: str | None = None  # replay: a file that `record_path` wrote
     temperature: Annotated[float, Field(ge=0)] = 0.0
     seed: int = 0
+    stop: tuple[str, ...] = ()  # texts that end a reply, beside the model's own end of turn
     max_context_tokens: Annotated[int, Field(ge=256)] = 8192
     batch_size: Annotated[int, Field(ge=1)] = 8  # hf: prompts per forward pass
     request_timeout_s: Annotated[float, Field(gt=0)] = 120.0

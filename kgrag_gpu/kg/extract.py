@@ -69,7 +69,7 @@ def extract_kg(
         passages: read once each; equal ones are one passage.
         engine: its cache makes the work resumable.
         source: for the manifest.
-        sampling: temperature and seed; reply limits are those of the prompts.
+        sampling: temperature, seed and stops, the engine's own by default; reply limits are those of the prompts.
         report: told about progress, one line a chunk.
 
     Returns:
@@ -150,7 +150,7 @@ def _read_chunk(windows: Sequence[_Window], found: ModelExtraction, engine: Engi
         make_request("openie_entities", _where(window, passages), title=title, text=text)
         for window, title, text in zip(windows, titles, texts, strict=True)
     ]
-    replies = engine.generate(requests, sampling_for("openie_entities", sampling))
+    replies = engine.generate(requests, sampling_for("openie_entities", sampling or engine.sampling))
     entities = [_entities(reply, text) for reply, text in zip(replies, texts, strict=True)]
     requests = [
         make_request(
@@ -158,7 +158,7 @@ def _read_chunk(windows: Sequence[_Window], found: ModelExtraction, engine: Engi
         )
         for window, title, names in zip(windows, titles, entities, strict=True)
     ]
-    triple_replies = engine.generate(requests, sampling_for("openie_triples", sampling))
+    triple_replies = engine.generate(requests, sampling_for("openie_triples", sampling or engine.sampling))
     for window, names, first, second in zip(windows, entities, replies, triple_replies, strict=True):
         found.entities[window.passage] += [name for name in names if name not in found.entities[window.passage]]
         for step, reply in (("entities", first), ("triples", second)):

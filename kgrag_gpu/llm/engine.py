@@ -68,8 +68,10 @@ class Engine:
         cache: ReplyCache | None = None,
         usage: Usage | None = None,
         recorder: Recorder | None = None,
+        sampling: Sampling | None = None,
     ):
         self.backend = backend
+        self.sampling = sampling or Sampling()  # temperature, seed and stops that the run is configured with
         self._recorder = recorder
         self.cache = cache if cache is not None else ReplyCache(None)
         self.usage = usage if usage is not None else Usage()

@@ -10,6 +10,7 @@ from kgrag_gpu.llm.cache import ReplyCache
 from kgrag_gpu.llm.engine import Backend, Engine
 from kgrag_gpu.llm.models import find_model, resolve_model
 from kgrag_gpu.llm.recorder import Recorder
+from kgrag_gpu.llm.records import Sampling
 from kgrag_gpu.llm.replay_engine import ReplayBackend
 from kgrag_gpu.llm.usage import Usage
 from kgrag_gpu.types import UserError
@@ -52,7 +53,8 @@ def open_engine(
         why = "asked for"
     backend = _open_backend(config, _device(device))
     recorder = Recorder(Path(config.record_path)) if config.record_path else None
-    engine = Engine(backend, ReplyCache(cache_dir), usage, recorder)
+    sampling = Sampling(temperature=config.temperature, seed=config.seed, stop=config.stop)
+    engine = Engine(backend, ReplyCache(cache_dir), usage, recorder, sampling)
     return engine, f"language model: {backend.name}, {backend.model_id} ({backend.revision}), {backend.detail}; {why}"
 
 
