@@ -64,8 +64,9 @@ def recall_curve_plot(curves: tuple[list[Interval], list[Interval]], theme: Them
         return None
     figure, axes = _canvas(theme, 6.4, 3.6)
     for label, curve, colour in zip(("recall@k", "all gold in top k"), curves, theme.series, strict=False):
-        axes.fill_between(CURVE_DEPTHS, [c.low for c in curve], [c.high for c in curve], color=colour, alpha=0.15, lw=0)
-        axes.plot(CURVE_DEPTHS, [c.mean for c in curve], color=colour, lw=2.2, marker="o", ms=3.5, label=label)
+        low, mean, high = np.array([(c.low, c.mean, c.high) for c in curve], dtype=np.float64).T
+        axes.fill_between(CURVE_DEPTHS, low, high, color=colour, alpha=0.15, lw=0)
+        axes.plot(CURVE_DEPTHS, mean, color=colour, lw=2.2, marker="o", ms=3.5, label=label)
     axes.set(xlim=(0.5, CURVE_DEPTHS[-1] + 0.5), ylim=(0, 1.02), xlabel="k, ranked passages")
     axes.set_xticks([1, 2, 5, 10, 15, 20])
     axes.set_title(f"Retrieval (n={curves[0][0].n})", loc="left", fontsize=11, fontweight="bold")
