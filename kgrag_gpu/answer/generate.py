@@ -58,7 +58,7 @@ def read_answers(
         passages: the KG's passages, which `Retrieval.passage_ids` point into.
         engine: None picks answers without a model.
         config: how much is read.
-        sampling: temperature, seed and stops, the engine's own by default; its reply limit is replaced by that of the prompt kind.
+        sampling: temperature, seed and stops, the engine's own by default; reply limits are those of the prompt kinds.
 
     Returns:
         One answer per question. `text` is the answer span, `reply` the model's whole reply. A question whose reply

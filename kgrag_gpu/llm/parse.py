@@ -90,7 +90,7 @@ def _load(text: str, notes: list[str], is_cut_off: bool) -> Any:
     except json.JSONDecodeError:
         notes.append("JSON repaired")
         value = json_repair.loads(_whole_values(body) if is_cut_off else body)
-        if is_cut_off and not _holds_value(value):
+        if not _holds_value(value):  # what broke off before its first value is not an empty list
             return None
     return value if isinstance(value, dict | list) else None
 
