@@ -26,3 +26,13 @@ def segment_max(values: Tensor, rows: Tensor, bounds: Tensor, weights: Tensor | 
         return torch.sparse.mm(csr_matrix(bounds, rows, weights, shape), values, "amax")
     gathered = values[rows] if weights is None else values[rows] * weights[:, None]
     return torch.segment_reduce(gathered, "max", offsets=bounds, axis=0)
+
+
+def segment_min(values: Tensor, bounds: Tensor) -> Tensor:
+    """Least row of each segment of consecutive rows, per column; undefined where a segment is empty."""
+    if values.device.type == "cpu":
+        rows = torch.arange(values.shape[0], dtype=bounds.dtype)
+        weights = torch.ones(values.shape[0], dtype=values.dtype)
+        matrix = csr_matrix(bounds, rows, weights, (bounds.numel() - 1, values.shape[0]))
+        return torch.sparse.mm(matrix, values, "amin")
+    return torch.segment_reduce(values, "min", offsets=bounds.long(), axis=0)

@@ -66,7 +66,7 @@ def maxsim(
         empty: the value of a sentence without tokens.
         padding: the value of columns past a question's length.
         block_tokens: sentence tokens multiplied at a time; changes memory and speed only.
-        backend: ``auto``, ``reference``, ``torch`` or ``triton``.
+        backend: ``auto``, ``reference``, ``torch`` or ``triton`` (float32 sums).
 
     Returns:
         float32 (float64 where ``accumulate`` is).
@@ -88,7 +88,7 @@ def maxsim(
     chosen = backends.choose(backend, "maxsim")
     if chosen == "reference":
         from kernels.maxsim.reference import all_sentences, listed_pairs
-    elif chosen == "triton":
+    elif chosen == "triton" and inputs.accumulate == torch.float32:
         from kernels.maxsim.triton_impl import all_sentences, listed_pairs
     else:
         from kernels.maxsim.torch_impl import all_sentences, listed_pairs

@@ -1,7 +1,11 @@
 """Random graphs and ragged data: empty, self-loops, duplicate edges, isolated nodes, ties."""
 
+import importlib.util
+
 import torch
 from hypothesis import strategies as st
+
+FAST_BACKENDS = ["torch"] + (["triton"] if importlib.util.find_spec("triton") else [])
 
 
 @st.composite

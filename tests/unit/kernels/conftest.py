@@ -20,7 +20,7 @@ def poisoned_memory():
     torch.use_deterministic_algorithms(before)
 
 
-@pytest.fixture(params=["reference", "torch"])
+@pytest.fixture(params=["reference", "torch", "triton"])
 def backend(request):
     """Each form of an op in turn."""
     if request.param == "triton" and importlib.util.find_spec("triton") is None:
