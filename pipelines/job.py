@@ -9,7 +9,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -31,7 +31,7 @@ from kgrag_gpu.prompts.registry import prompts_hash
 from kgrag_gpu.report import print_metrics, write_report
 from kgrag_gpu.run_dir import RunDir
 from kgrag_gpu.runner import Interrupted, StopSignal, run_shard, take_cost
-from kgrag_gpu.types import Answer, Question, QuestionSet, Result, Retrieval, UserError
+from kgrag_gpu.types import Answer, Passage, Question, QuestionSet, Result, Retrieval, UserError
 from pipelines.command_line import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, say
 
 QUESTIONS_PER_SHARD = 1000
@@ -89,7 +89,7 @@ class Job:
                 say(f"shard done; `python -m pipelines.merge {run.path}` joins them when all are")
                 print(run.path)
                 return EXIT_DONE
-            finish_run(run, self.kg.passages)
+            finish_run(run, self.kg.passages, self._sentences())
         metrics = run.metrics()
         print_metrics(metrics, run.manifest())
         print(run.path)
@@ -106,6 +106,13 @@ class Job:
         row_of = {(p.title, p.text): row for row, p in enumerate(self.kg.passages)}
         mapped = [row_of.get((p.title, p.text), -1) for p in self.questions.passages]
         return [tuple(mapped[i] for i in q.gold_passage_ids) for q in self.questions.questions]
+
+    def _sentences(self) -> dict[int, Sequence[str]] | None:
+        if self.questions.passage_sentences is None:
+            return None
+        row_of = {(p.title, p.text): row for row, p in enumerate(self.kg.passages)}
+        pairs = zip(self.questions.passages, self.questions.passage_sentences, strict=True)
+        return {row_of[p.title, p.text]: cut for p, cut in pairs if (p.title, p.text) in row_of}
 
     def _open_run(self) -> RunDir:
         folder, origin = locate_encoder(self.config.encoder)
@@ -172,13 +179,19 @@ class Job:
                 engine.close()
 
 
-def finish_run(run: RunDir, passages: Sequence) -> None:
-    """Joins the shards of a run: predictions, metrics, report. Metrics are written last and mark the run finished."""
+def finish_run(run: RunDir, passages: Sequence[Passage], sentences: Mapping[int, Sequence[str]] | None = None) -> None:
+    """Joins the shards of a run: predictions, metrics, report. Metrics are written last and mark the run finished.
+
+    Args:
+        run: A run whose shards are all done.
+        passages: The KG's passages.
+        sentences: Where the data set cuts its passages itself: the sentences by row of the KG's passages.
+    """
     manifest = run.manifest()
     results: list[Result] = run.read_shards(manifest["num_shards"])
     run.write_rows(results, passages)
     cost = sum_costs([*run.events("setup"), *run.events("batch")], len(results))
-    metrics = compute_metrics(results, cost, manifest["source"])
+    metrics = compute_metrics(results, cost, manifest["source"], manifest["dataset"], passage_sentences=sentences)
     write_report(run.path, results, metrics, manifest, passages)
     run.write_metrics(metrics)
 

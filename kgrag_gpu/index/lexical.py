@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import bm25s
 import numpy as np
 import Stemmer
+from bm25s.tokenization import Tokenizer
 
 from kgrag_gpu.config.schema import IndexConfig
 from kgrag_gpu.index.fuse import Ranking, top_ranking
@@ -14,10 +15,8 @@ class LexicalIndex:
     """An in-memory BM25 index (Lucene's variant) over `texts`."""
 
     def __init__(self, texts: Sequence[str], config: IndexConfig):
-        stemmer = Stemmer.Stemmer(config.stemmer) if config.stemmer else None
-        self._tokenizer = bm25s.tokenization.Tokenizer(
-            stopwords="en" if config.stopwords else [], stemmer=stemmer, lower=True
-        )
+        stem = {"stemmer": Stemmer.Stemmer(config.stemmer)} if config.stemmer else {}
+        self._tokenizer = Tokenizer(stopwords="en" if config.stopwords else [], lower=True, **stem)
         tokens = self._tokenizer.tokenize(list(texts), update_vocab=True, show_progress=False)
         self._index = bm25s.BM25(k1=config.bm25_k1, b=config.bm25_b)
         self._index.index((tokens, self._tokenizer.get_vocab_dict()), show_progress=False)
@@ -29,7 +28,7 @@ class LexicalIndex:
         tokens = self._tokenizer.tokenize(list(queries), update_vocab="never", show_progress=False)
         for row, token_ids in enumerate(tokens):
             if token_ids:
-                out[row] = self._index.get_scores_from_ids(token_ids)
+                out[row] = self._index.get_scores_from_ids(list(token_ids))
         return out
 
     def search(self, queries: Sequence[str], k: int, block: int = 64) -> list[Ranking]:

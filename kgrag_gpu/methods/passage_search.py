@@ -95,7 +95,7 @@ def _triples_as_evidence(kg: Kg, ranking: Ranking) -> Retrieval:
     for edge_id, score in zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True):
         head, relation, tail = int(kg.heads[edge_id]), int(kg.relations[edge_id]), int(kg.tails[edge_id])
         step = EvidenceStep(
-            kg.entity_names[head], kg.relation_names[relation], kg.entity_names[tail], kg.triple_texts[edge_id],
+            kg.entity_names[head], kg.relation_names[relation], kg.entity_names[tail], str(kg.triple_texts[edge_id]),
             edge_id=edge_id,
         )  # fmt: skip
         paths.append(EvidencePath((step,), score))

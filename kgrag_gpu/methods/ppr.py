@@ -31,11 +31,11 @@ class PprConfig(ConfigModel):
     damping: Annotated[float, Field(gt=0, lt=1)] = 0.5
     tolerance: Annotated[float, Field(gt=0)] = 1e-6
     restart_passages: Annotated[int, Field(ge=0)] = 20
-    name_weight: Annotated[float, Field(ge=0)] = 4.0  # restart mass of named entities against 1 of the passages
-    lower_case_weight: Annotated[float, Field(ge=0)] = 0.2  # of a name written in lower case in the question
+    name_weight: Annotated[float, Field(ge=0)] = 6.0  # restart mass of named entities against 1 of the passages
+    lower_case_weight: Annotated[float, Field(ge=0)] = 0.1  # of a name written in lower case in the question
     mention_weight: Annotated[float, Field(ge=0)] = 0.02  # edge to an entity that is no passage's title
-    cosine_weight: Annotated[float, Field(ge=0)] = 4.0
-    floor: Annotated[float, Field(gt=0)] = 0.003  # mass below this makes no difference
+    cosine_weight: Annotated[float, Field(ge=0)] = 6.0
+    floor: Annotated[float, Field(gt=0)] = 0.001  # mass below this makes no difference
     num_evidence_entities: Annotated[int, Field(ge=0)] = 20
 
 
@@ -49,8 +49,8 @@ class Ppr:
         self._resources = resources
         with resources.stage("build PageRank graph"):
             self._graph = passage_entity_graph(resources.kg, config.mention_weight)
-            walk = ppr_graph(self._graph.offsets, self._graph.neighbours, self._graph.weights, symmetric=True)
-            self._walk = type(walk)(*(t.to(resources.device) if t is not None else None for t in walk))
+            edges = (self._graph.offsets, self._graph.neighbours, self._graph.weights)
+            self._walk = ppr_graph(*(tensor.to(resources.device) for tensor in edges), symmetric=True)
             self._names = QuestionNames(resources.kg)
         self._base = resources.base_retriever(config.base)
 
