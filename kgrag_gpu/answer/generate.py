@@ -16,11 +16,11 @@ from kgrag_gpu.prompts.registry import PROMPTS, make_request
 from kgrag_gpu.types import Answer, EvidencePath, Passage, Question, Retrieval, Source
 
 _LEAD = re.compile(
-    r".*(?:\b(?:final |short )?answer(?: is|:| would be)|答案(?:是|为)?[::]?|الإجابة(?: هي)?:?|\bréponse\s*:)\s*",
+    r".*(?:\b(?:final |short )?answer(?: is| would be|:)\s*:?|答案(?:是|为)?[::]?|الإجابة(?: هي)?:?|\bréponse\s*:)\s*",
     re.IGNORECASE | re.DOTALL,
 )
 _NO_ANSWER = re.compile(
-    r"(?:i (?:do not|don't|cannot|can't)\b|unknown\b|unanswerable\b|no answer\b|n/?a$|none of the passages|"
+    r"(?:i (?:do not|don't|cannot|can't)\b|(?:unknown|unanswerable|no answer)\W*$|n/?a$|none of the passages|"
     r"(?:it is |the (?:answer|information) is )?not (?:mentioned|given|provided|stated|specified|known|available)\b|"
     r"(?:there is )?no information\b|insufficient\b|cannot be determined)",
     re.IGNORECASE,

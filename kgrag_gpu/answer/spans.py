@@ -17,7 +17,7 @@ from kgrag_gpu.types import Answer, Passage, Question, Retrieval, Source
 
 _STATISTICS_PASSAGES = 50  # ranked passages over which word frequencies are taken
 # Weights of a candidate's score; set by hand on small samples of three data sets, flat around these values.
-_W_OVERLAP, _W_WHOLE, _W_RANK, _W_LINKED, _W_NEAR, _W_TITLE, _W_PLACE = 1.0, 0.3, 0.15, 0.6, 0.4, 0.25, 0.3
+_W_OVERLAP, _W_WHOLE, _W_RANK, _W_LINKED, _W_NEAR, _W_TITLE, _W_PLACE = 1.0, 0.3, 0.15, 0.6, 0.4, 0.25, 0.5
 
 _WHEN = re.compile(
     r"\b(?:when|(?:what|which|in what|in which)\s+(?:year|date|day|month|decade|century)s?)\b|date of", re.I

@@ -25,7 +25,7 @@ _NUMBER = re.compile(
     r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|hundred)\b",
     re.IGNORECASE,
 )
-_JOINERS = _words("of the de la le du des van von der den al el bin ibn da di del and y e zu & for in")
+_JOINERS = _words("of the de la le du des van von der den al el bin ibn da di del and y e zu &")
 _STOP_WORDS = _words(
     """a an the of in on at by for from to with and or but as is are was were be been being has have had do does did
     he she it they them his her its their this that these those who whom whose which what when where why how there
@@ -92,7 +92,10 @@ def name_spans(sentence: str) -> list[Span]:
     """Runs of capitalised words with small joining words inside ("County of Barcelona"), and quoted titles."""
     spans, run = [], []
     last_end = 0
+    dates = [(span.start, span.end) for span in date_spans(sentence)]
     for token in _TOKEN.finditer(sentence):
+        if any(start <= token.start() < end for start, end in dates):
+            continue  # the gap that it leaves ends a run
         word = token.group().rstrip(".'’-")
         glued = not run or sentence[last_end : token.start()] in (" ", ". ", "")
         is_name = word[:1].isupper() or (word[:1].isdigit() and bool(run))
@@ -121,5 +124,5 @@ def _close(sentence: str, run: list[tuple[int, int, bool]], spans: list[Span]) -
             run.pop(0)
     if run:
         start, end = run[0][0], run[-1][1]
-        if end - start > 1 and not _DATE.fullmatch(sentence[start:end]):
+        if end - start > 1:
             spans.append(Span(sentence[start:end], start, end))

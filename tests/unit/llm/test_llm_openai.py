@@ -111,7 +111,7 @@ def test_openai_nobody_at_the_address_is_the_users_error():
 
 
 def test_openai_without_address_is_the_users_error():
-    with pytest.raises(UserError, match="needs llm.base_url"):
+    with pytest.raises(UserError, match=r"needs llm\.base_url"):
         OpenAiBackend(LlmConfig(engine="openai"))
 
 

@@ -59,5 +59,5 @@ def test_replay_broken_file_names_the_line(tmp_path, text):
 def test_replay_missing_file_is_the_users_error(tmp_path):
     with pytest.raises(UserError, match="cannot read recorded replies"):
         open_engine(LlmConfig(engine="replay", replay_path=str(tmp_path / "none.jsonl")))
-    with pytest.raises(UserError, match="needs llm.replay_path"):
+    with pytest.raises(UserError, match=r"needs llm\.replay_path"):
         open_engine(LlmConfig(engine="replay"))
