@@ -117,7 +117,7 @@ class QuestionNames:
         named: list[dict[int, float]] = [{} for _ in texts]
         columns = (found.text_ids.tolist(), self._owners[found.name_ids].tolist(), found.starts.tolist())
         for text, entity, start in zip(*columns, strict=True):
-            weight = lower_case_weight if texts[text][start].islower() else 1.0
+            weight = lower_case_weight if str(texts[text])[start].islower() else 1.0
             named[text][entity] = max(weight, named[text].get(entity, 0.0))
         return named
 

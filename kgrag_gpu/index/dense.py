@@ -1,6 +1,5 @@
 """Nearest vectors by inner product: FAISS finds candidates, exact fixed-point products rank them."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import faiss
@@ -73,7 +72,7 @@ class DenseIndex:
     def _measure_recall(self, sample_size: int = 200) -> float:
         rows = np.linspace(0, len(self._vectors) - 1, sample_size).astype(np.int64)
         queries = to_float(self._vectors[rows])
-        exact: Sequence[np.ndarray] = faiss.knn(
+        exact = faiss.knn(
             queries, to_float(np.asarray(self._vectors)), 10, metric=faiss.METRIC_INNER_PRODUCT
         )[1]
         found = [ranking.rows for ranking in self.search(self._vectors[rows], 10)]
@@ -87,5 +86,5 @@ def _build_ivf_pq(vectors: np.ndarray, config: IndexConfig) -> faiss.Index:
     index.train(to_float(vectors[::step]))
     for start in range(0, len(vectors), 65_536):
         index.add(to_float(vectors[start : start + 65_536]))
-    index.nprobe = config.nprobe
+    faiss.ParameterSpace().set_index_parameter(index, "nprobe", config.nprobe)
     return index

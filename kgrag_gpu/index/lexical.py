@@ -28,7 +28,7 @@ class LexicalIndex:
         tokens = self._tokenizer.tokenize(list(queries), update_vocab="never", show_progress=False)
         for row, token_ids in enumerate(tokens):
             if token_ids:
-                out[row] = self._index.get_scores_from_ids(list(token_ids))
+                out[row] = self._index.get_scores_from_ids([int(i) for i in token_ids])  # pyright: ignore
         return out
 
     def search(self, queries: Sequence[str], k: int, block: int = 64) -> list[Ranking]:
