@@ -16,6 +16,7 @@ from kernels.frontier_relax import (
     relax_field,
     trace_paths,
 )
+from kernels.k_hop import KHop, k_hop, k_hop_bytes
 from kernels.maxsim import maxsim, maxsim_bytes
 from kernels.ppr import PprGraph, ppr, ppr_bytes, ppr_graph, ppr_residual
 from kernels.segment_topk import SegmentTopk, segment_topk, segment_topk_bytes, segment_topk_mean
@@ -24,6 +25,7 @@ from kernels.triple_beam import Beams, triple_beam, triple_beam_bytes
 __all__ = [
     "Beams",
     "CsrSlots",
+    "KHop",
     "PprGraph",
     "RelaxGraph",
     "RelaxLabels",
@@ -36,6 +38,8 @@ __all__ = [
     "csr_expand_bytes",
     "frontier_relax",
     "frontier_relax_bytes",
+    "k_hop",
+    "k_hop_bytes",
     "maxsim",
     "maxsim_bytes",
     "ppr",

@@ -19,11 +19,16 @@ def axes(name: str, tensor: Tensor, num_axes: int) -> None:
         raise ValueError(f"{name} must have {num_axes} axes (got shape {tuple(tensor.shape)})")
 
 
-def integers(name: str, tensor: Tensor, num_axes: int = 1) -> Tensor:
-    """Return ``tensor`` as int64 after checking that it holds integers on ``num_axes`` axes."""
+def require_integers(name: str, tensor: Tensor, num_axes: int = 1) -> None:
+    """Raise unless ``tensor`` holds integers on ``num_axes`` axes."""
     axes(name, tensor, num_axes)
     if tensor.dtype == torch.bool or tensor.is_floating_point() or tensor.is_complex():
         raise TypeError(f"{name} must hold integers (got {tensor.dtype}); pass int64 ids or offsets")
+
+
+def integers(name: str, tensor: Tensor, num_axes: int = 1) -> Tensor:
+    """Return ``tensor`` as int64 after checking that it holds integers on ``num_axes`` axes."""
+    require_integers(name, tensor, num_axes)
     return tensor.long()
 
 

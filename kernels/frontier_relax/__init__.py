@@ -168,10 +168,9 @@ def make_problem(
             "num_hops and max_cost must be at least 0, max_labels at least 1 "
             f"(got {num_hops}, {max_cost}, {max_labels})"
         )
-    columns = [checks.integers(name, getattr(seeds, name)) for name in ("question_ids", "group_ids", "node_ids")]
-    seeds = RelaxSeeds(*columns, seeds.costs)
-    lengths = dict(zip(("question_ids", "group_ids", "node_ids"), columns, strict=True))
-    checks.same_length(**lengths, **({} if seeds.costs is None else {"costs": seeds.costs}))
+    named = {name: checks.integers(name, getattr(seeds, name)) for name in ("question_ids", "group_ids", "node_ids")}
+    seeds = RelaxSeeds(**named, costs=seeds.costs)
+    checks.same_length(**named, **({} if seeds.costs is None else {"costs": seeds.costs}))
     if seeds.costs is not None and seeds.costs.numel() and not float(seeds.costs.min()) >= 0:
         raise ValueError("seed costs must be at least 0 and not NaN")
     if num_questions is None:

@@ -82,7 +82,8 @@ class Problem:
     def node_costs_at(self, question_ids: Tensor, node_ids: Tensor) -> Tensor:
         """float32 cost of entering each node; infinite outside the mask."""
         if isinstance(self.node_costs, Tensor):
-            costs = self.node_costs[question_ids, node_ids].float()
+            cells = question_ids * self.graph.num_nodes + node_ids
+            costs = self.node_costs.reshape(-1).index_select(0, cells).float()
         else:
             costs = self.node_costs(question_ids, node_ids).float()
         require_costs("node_costs", costs)
@@ -139,3 +140,17 @@ def first_of_run(ordered: Tensor) -> Tensor:
 def cost_bits(costs: Tensor) -> Tensor:
     """Costs of at least 0 as int64 in the same order."""
     return (costs + 0.0).view(torch.int32).long()
+
+
+def least_arrivals(keys: Tensor, arriving: Tensor) -> tuple[Tensor, Tensor]:
+    """Distinct keys, rising, and the candidate with the least cost for each; ties go to the first candidate.
+
+    Candidates come in the order of their slots within a column, so the first is the one with the lowest slot.
+    """
+    if not keys.numel():
+        return keys, keys
+    base = keys.min()
+    ordered, order = torch.sort(((keys - base) << 31) | cost_bits(arriving), stable=True)
+    distinct = ordered >> 31
+    first = first_of_run(distinct)
+    return distinct[first] + base, order[first]

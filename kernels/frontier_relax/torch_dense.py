@@ -9,26 +9,29 @@ from torch import Tensor
 
 from kernels.csr_expand import csr_expand
 from kernels.frontier_relax.labels import RawLabels, label_order, rank_in_question, tie_key
-from kernels.frontier_relax.problem import INFINITY, Problem, require_costs
-from kernels.segment_topk import segment_topk
+from kernels.frontier_relax.problem import INFINITY, Problem, first_of_run, least_arrivals, require_costs
 from kernels.segments import csr_matrix, segment_min
 
 EDGE_BLOCK_CELLS = 1 << 24  # cells of one gathered block [slots, columns] where edges have costs
 
 
 def relax_layers(problem: Problem, relax=None) -> list[Tensor]:
-    """The field after 0, 1, .. num_hops hops; fewer layers where nothing changes any more."""
+    """The field after 0, 1, .. num_hops hops; fewer layers where nothing changes any more.
+
+    ``relax`` is another form of ``_relax_once``.
+    """
     keys, costs = problem.starts()
     num_nodes, num_columns = problem.graph.num_nodes, problem.num_questions * problem.num_groups
     layer = torch.full((num_nodes, num_columns), INFINITY, device=problem.device)
     layer[keys % num_nodes, keys // num_nodes] = costs
     enter = _node_cost_field(problem)
-    relax = relax or _relax_once
     layers = [layer]
-    for _ in range(problem.num_hops):
-        arriving = relax(problem, layers[-1])
-        field = arriving.view(num_nodes, problem.num_questions, problem.num_groups)
-        field += enter[:, :, None]
+    for hop in range(problem.num_hops):
+        if hop == 0:  # few nodes have a label yet: walk out from them
+            arriving = _first_arrivals(problem, keys, costs, torch.full_like(layer, INFINITY))
+        else:
+            arriving = (relax or _relax_once)(problem, layers[-1])
+        arriving += enter
         if problem.max_cost < torch.finfo(torch.float32).max:
             arriving.masked_fill_(arriving > problem.max_cost, INFINITY)
         torch.minimum(arriving, layers[-1], out=arriving)
@@ -39,17 +42,32 @@ def relax_layers(problem: Problem, relax=None) -> list[Tensor]:
 
 
 def _node_cost_field(problem: Problem) -> Tensor:
-    """[nodes, questions] float32, infinite outside the mask."""
+    """[nodes, questions * groups] float32, infinite outside the mask."""
     num_questions, num_nodes = problem.num_questions, problem.graph.num_nodes
     if isinstance(problem.node_costs, Tensor):
         costs = problem.node_costs.float()
         require_costs("node_costs", costs)
         if problem.node_mask is not None:
             costs = torch.where(problem.node_mask, costs, INFINITY)
-        return costs.T.contiguous()
-    nodes = torch.arange(num_nodes, device=problem.device)
-    rows = [problem.node_costs_at(torch.full_like(nodes, question), nodes) for question in range(num_questions)]
-    return torch.stack(rows, 1) if rows else torch.empty((num_nodes, 0), device=problem.device)
+        by_node = costs.T
+    else:
+        nodes = torch.arange(num_nodes, device=problem.device)
+        rows = [problem.node_costs_at(torch.full_like(nodes, question), nodes) for question in range(num_questions)]
+        by_node = torch.stack(rows, 1) if rows else torch.empty((num_nodes, 0), device=problem.device)
+    return by_node[:, :, None].expand(-1, -1, problem.num_groups).reshape(num_nodes, -1)
+
+
+def _first_arrivals(problem: Problem, keys: Tensor, costs: Tensor, out: Tensor) -> Tensor:
+    """Write the least cost of arriving over one edge of a start into ``out``."""
+    num_nodes = problem.graph.num_nodes
+    columns = keys // num_nodes
+    slots, owners = csr_expand(problem.graph.offsets, keys % num_nodes)
+    arriving = costs[owners]
+    edge = problem.edge_costs_at((columns // problem.num_groups)[owners], slots)
+    arriving = arriving if edge is None else arriving + edge
+    reached, chosen = least_arrivals(columns[owners] * num_nodes + problem.graph.neighbours[slots], arriving)
+    out[reached % num_nodes, reached // num_nodes] = arriving[chosen]
+    return out
 
 
 def _relax_once(problem: Problem, layer: Tensor) -> Tensor:
@@ -136,13 +154,16 @@ def _parents(problem: Problem, layer: Tensor, keys: Tensor) -> tuple[Tensor, Ten
     offsets, sources, slots = problem.graph.incoming
     columns, nodes = keys // problem.graph.num_nodes, keys % problem.graph.num_nodes
     found, owners = csr_expand(offsets, nodes)
-    arriving = layer[sources[found].long(), columns[owners]]
-    edge = problem.edge_costs_at(columns[owners] // problem.num_groups, slots[found].long())
+    cells = sources.index_select(0, found).long() * layer.shape[1] + columns.index_select(0, owners)
+    arriving = layer.view(-1).index_select(0, cells)
+    edge = problem.edge_costs_at((columns // problem.num_groups)[owners], slots[found].long())
     if edge is not None:
         arriving = arriving + edge
     degrees = (offsets[1:] - offsets[:-1])[nodes].long()
     bounds = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
-    best = found[segment_topk(-arriving, bounds, 1).indices[:, 0]] if keys.numel() else found
+    least = segment_min(arriving[:, None], bounds)[:, 0]
+    equal = torch.nonzero(arriving == least.index_select(0, owners)).flatten()
+    best = found[equal[first_of_run(owners[equal])]]
     return sources[best].long(), slots[best].long()
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from kernels import checks
 from kernels.csr_expand import csr_expand
 from kernels.frontier_relax.labels import RawLabels, label_order, rank_in_question, tie_key
-from kernels.frontier_relax.problem import Problem, cost_bits, first_of_run
+from kernels.frontier_relax.problem import Problem, cost_bits, first_of_run, least_arrivals
 
 BLOCK_SLOTS = 1 << 21  # slots expanded at a time; a block ends between two (question, group) columns
 
@@ -118,38 +118,27 @@ def _expand(problem: Problem, frontier, best, bounds: Tensor, least) -> tuple[Te
     keys, costs, ids = frontier
     num_nodes = problem.graph.num_nodes
     columns = keys // num_nodes
+    row_questions = columns // problem.num_groups
     slots, owners = csr_expand(problem.graph.offsets, keys % num_nodes)
-    arriving = costs[owners]
-    edge = problem.edge_costs_at((columns // problem.num_groups)[owners], slots)
+    questions = row_questions.index_select(0, owners)
+    arriving = costs.index_select(0, owners)
+    edge = problem.edge_costs_at(questions, slots)
     if edge is not None:
         arriving = arriving + edge
-    nodes = problem.graph.neighbours[slots]
-    limits = bounds[columns // problem.num_groups][owners]
+    nodes = problem.graph.neighbours.index_select(0, slots)
+    limits = bounds[row_questions].index_select(0, owners)
     if isinstance(problem.node_costs, Tensor):  # a look-up is cheap: sort only what can stay
-        inside = arriving + problem.node_costs_at((columns // problem.num_groups)[owners], nodes) <= limits
+        kept = torch.nonzero(arriving + problem.node_costs_at(questions, nodes) <= limits).flatten()
     else:
-        inside = arriving <= limits
-    slots, owners, arriving, nodes = slots[inside], owners[inside], arriving[inside], nodes[inside]
-    keys, chosen = least(columns[owners] * num_nodes + nodes, arriving)
-    slots, owners, arriving = slots[chosen], owners[chosen], arriving[chosen]
+        kept = torch.nonzero(arriving <= limits).flatten()
+    slots, owners, arriving, nodes = (column.index_select(0, kept) for column in (slots, owners, arriving, nodes))
+    keys, chosen = least(columns.index_select(0, owners) * num_nodes + nodes, arriving)
+    slots, owners, arriving = (column.index_select(0, chosen) for column in (slots, owners, arriving))
     questions = _question_of(problem, keys)
     costs = arriving + problem.node_costs_at(questions, keys % num_nodes)
-    improved = (costs <= bounds[questions]) & (costs < _costs_of(best, keys))
-    return keys[improved], costs[improved], ids[owners][improved], slots[improved]
-
-
-def least_arrivals(keys: Tensor, arriving: Tensor) -> tuple[Tensor, Tensor]:
-    """Distinct keys, rising, and the candidate with the least cost for each; ties go to the first candidate.
-
-    Candidates come in the order of their slots within a column, so the first is the one with the lowest slot.
-    """
-    if not keys.numel():
-        return keys, keys
-    base = keys.min()
-    ordered, order = torch.sort(((keys - base) << 31) | cost_bits(arriving), stable=True)
-    distinct = ordered >> 31
-    first = first_of_run(distinct)
-    return distinct[first] + base, order[first]
+    improved = torch.nonzero((costs <= bounds[questions]) & (costs < _costs_of(best, keys))).flatten()
+    parents = ids.index_select(0, owners.index_select(0, improved))
+    return keys[improved], costs[improved], parents, slots[improved]
 
 
 def _costs_of(best: tuple[Tensor, Tensor, Tensor], keys: Tensor) -> Tensor:
@@ -163,12 +152,10 @@ def _costs_of(best: tuple[Tensor, Tensor, Tensor], keys: Tensor) -> Tensor:
 def _merge(best: tuple[Tensor, Tensor, Tensor], newer: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """Both tables by key; where both hold a key, the newer row (which is cheaper) stays."""
     keys, order = torch.sort(torch.cat([newer[0], best[0]]), stable=True)
-    order = order[first_of_run(keys)]
-    return (
-        torch.cat([newer[0], best[0]])[order],
-        torch.cat([newer[1], best[1]])[order],
-        torch.cat([newer[2], best[2]])[order],
-    )
+    first = torch.nonzero(first_of_run(keys)).flatten()
+    order = order.index_select(0, first)
+    costs, ids = torch.cat([newer[1], best[1]]), torch.cat([newer[2], best[2]])
+    return keys.index_select(0, first), costs.index_select(0, order), ids.index_select(0, order)
 
 
 def _trim(problem: Problem, labels: _Labels, best: tuple[Tensor, Tensor, Tensor]) -> RawLabels:

@@ -89,7 +89,7 @@ def _least_kernel(keys, packed, table, count, CANDIDATES: tl.constexpr):
 
 def least_arrivals(keys: Tensor, arriving: Tensor) -> tuple[Tensor, Tensor]:
     """Distinct keys, rising, and the candidate with the least cost for each; ties go to the first candidate."""
-    from kernels.frontier_relax.torch_sparse import least_arrivals as by_sorting
+    from kernels.frontier_relax.problem import least_arrivals as by_sorting
 
     if not keys.numel():
         return keys, keys

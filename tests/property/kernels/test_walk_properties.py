@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_strategies import csr_graphs
 
-from kernels import ppr, ppr_graph, triple_beam
+from kernels import k_hop, ppr, ppr_graph, triple_beam
 
 common = settings(
     deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
@@ -49,3 +49,16 @@ def test_triple_beam_any_candidates_equals_the_loops(data, width, gamma):
     assert torch.equal(actual.indices, expected.indices)
     assert torch.equal(actual.scores, expected.scores)
     assert torch.equal(actual.raw_scores, expected.raw_scores)
+
+
+@common
+@given(graph=csr_graphs(both_ways=True), data=st.data(), num_hops=st.integers(0, 4))
+def test_k_hop_both_forms_equal_the_search(graph, data, num_hops):
+    offsets, neighbours = graph
+    seed = st.tuples(st.integers(0, offsets.numel() - 2), st.integers(0, 2))
+    seeds = torch.tensor(data.draw(st.lists(seed, max_size=5)), dtype=torch.int64).reshape(-1, 2)
+    arguments = (offsets, neighbours, seeds[:, 0], seeds[:, 1], 3, num_hops)
+    expected = k_hop(*arguments, backend="reference")
+    for form in ("lists", "bits", "auto"):
+        actual = k_hop(*arguments, form=form)
+        assert torch.equal(actual.offsets, expected.offsets) and torch.equal(actual.node_ids, expected.node_ids)
