@@ -65,8 +65,11 @@ def _read_one(question: Question, retrieval: Retrieval, passages: Sequence[Passa
     if decided:
         return Answer(decided, source, (decided,))
     ranked = _rank_spans(question.text, read, pool)
-    if not ranked:
-        return Answer("", "none")
+    if not ranked:  # scripts without capital letters, or nothing of the kind: the best title that is not the question's
+        titles = [
+            passage.title for passage in read if passage.title and passage.title.lower() not in question.text.lower()
+        ]
+        return Answer(titles[0], source, (titles[0],)) if titles else Answer("", "none")
     return Answer(ranked[0][0], source, tuple(text for text, _ in ranked[:5]), confidence=ranked[0][1])
 
 

@@ -94,3 +94,9 @@ def test_spans_of_a_sentence_by_kind():
     ]
     for span in name_spans(sentence):
         assert sentence[span.start : span.end] == span.text
+
+
+def test_read_spans_script_without_capitals_falls_back_to_a_title():
+    passages = [Passage("王安石", "王安石是北宋的政治家。"), Passage("临川", "临川是王安石的故乡。")]
+    answer = read_spans([Question("q", "王安石的故乡是哪里?")], [Retrieval((0, 1))], passages, 5)[0]
+    assert (answer.text, answer.source) == ("临川", "passages")
