@@ -59,8 +59,10 @@ class VllmBackend:
         with _environment(_variables(config, self._on_cpu)):
             try:
                 self._llm = vllm.LLM(str(files.path), **options)
-            except ValueError as error:
-                raise UserError(f"vLLM cannot start {files.model_id}: {str(error).splitlines()[0]}") from error
+            except (ValueError, RuntimeError) as error:
+                first = (str(error).splitlines() or [type(error).__name__])[0]
+                advice = "its own messages stand above; less llm.max_context_tokens or llm.gpu_memory_share may help"
+                raise UserError(f"vLLM cannot start {files.model_id}: {first}; {advice}") from error
         self._engine = self._llm.llm_engine
         self._tokenizer: Any = self._llm.get_tokenizer()
         self.max_context_tokens = config.max_context_tokens
