@@ -90,7 +90,7 @@ def run_shard(
         task = progress.add_task(label, total=len(mine), completed=len(finished))
         for start in range(0, len(todo), size):
             batch = todo[start : start + size]
-            results = answer_batch([q for q, _ in batch], method, reader)
+            results = with_failures(answer_batch([q for q, _ in batch], method, reader), resources)
             results = [
                 dataclasses.replace(r, gold_passage_ids=gold) for r, (_, gold) in zip(results, batch, strict=True)
             ]
@@ -119,6 +119,21 @@ def answer_batch(questions: Sequence[Question], method: Method, reader: Reader) 
             return [r for half in (questions[:middle], questions[middle:]) for r in answer_batch(half, method, reader)]
         return [Result(questions[0], Retrieval(), Answer("", "none"), error=f"{type(error).__name__}: {error}")]
     return [Result(q, r, a) for q, r, a in zip(questions, retrievals, answers, strict=True)]
+
+
+def with_failures(results: Sequence[Result], resources: Resources) -> list[Result]:
+    """Results with the language model's failures: a question left without an answer by one becomes an error."""
+    if resources.engine is None:
+        return list(results)
+    reasons: dict[str, list[str]] = {}
+    for failure in resources.engine.take_failures():
+        reasons.setdefault(failure.question_id, []).append(f"{failure.kind}: {failure.reason}")
+    return [
+        dataclasses.replace(r, error="; ".join(reasons[r.question.id]))
+        if r.question.id in reasons and not r.error and not r.answer.text
+        else r
+        for r in results
+    ]
 
 
 def take_cost(resources: Resources) -> dict:
