@@ -1,0 +1,251 @@
+"""Entity names in questions: misspelt, lower-cased, with accents or punctuation lost.
+
+Candidates come from two searches over all names: words within one edit, and character trigrams; both are sparse
+products over the whole batch. Each candidate is then laid over the question's windows of about as many words, and a
+window's score is what its words would cost without a name (keywords.py) less what the name's misspellings cost.
+Homonyms share a score and stay apart.
+
+The scores are sums of a question's own words: batch size and order of questions change nothing.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from rapidfuzz.distance import OSA
+from rapidfuzz.process import cpdist
+
+from kgrag_gpu.anchors.keywords import MentionCosts
+from kgrag_gpu.anchors.spelling import WordIndex
+from kgrag_gpu.config.schema import ConfigModel
+from kgrag_gpu.words import fold, split_words
+
+_BLOCK_CELLS = 8_000_000
+_MAX_EDITS = 6
+_WEIGHT_SCALE = 256  # trigram weights are whole numbers, so that their sums are exact in any order
+
+
+class LinkConfig(ConfigModel):
+    """How names are found."""
+
+    candidates: int = 40  # names kept from each of the two searches, a question
+    links: int = 12  # entities kept, a question
+    excess_edits: float = 2.0  # further cost of each edit beyond one a word, in edits
+    case_bonus: float = 2.0  # for a name that stands in the question letter by letter, capitals included
+    min_score: float = 0.0  # links at or below are dropped: the language explains their words as well
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Candidate entities of questions: question q owns `offsets[q]` to `offsets[q + 1]`, best first.
+
+    Attributes:
+        offsets: int64 [questions + 1].
+        entity_ids: int64 [links].
+        scores: float64 [links], log10 likelihood ratio of name against plain language.
+        starts, ends: int64 [links], the window's words in `words[q]`.
+        num_edits: int64 [links], misspellings of the name in its window.
+        words: the folded words of each question.
+    """
+
+    offsets: np.ndarray
+    entity_ids: np.ndarray
+    scores: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    num_edits: np.ndarray
+    words: list[list[str]]
+
+    @property
+    def question_ids(self) -> np.ndarray:
+        """int64 [links], the question of each link."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    def take(self, rows: np.ndarray, offsets: np.ndarray) -> "Links":
+        """The links `rows`, which lie by question as `offsets` says."""
+        columns = (self.entity_ids, self.scores, self.starts, self.ends, self.num_edits)
+        return Links(offsets, *(column[rows] for column in columns), self.words)
+
+
+class NameIndex:
+    """Names and aliases of a graph's entities, prepared for search."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        aliases: Sequence[Sequence[str]],
+        costs: MentionCosts,
+        config: LinkConfig | None = None,
+    ):
+        self.config = config or LinkConfig()
+        self._costs = costs
+        self._spellings = [(name, *others) for name, others in zip(names, aliases, strict=True)]
+        rows: dict[str, list[int]] = {}
+        for entity, spellings in enumerate(self._spellings):
+            for folded in dict.fromkeys(_folded(s) for s in spellings):
+                if folded:
+                    rows.setdefault(folded, []).append(entity)
+        self.names = list(rows)
+        self._entities = list(rows.values())
+        self._num_words = np.array([len(name.split()) for name in self.names], dtype=np.int64)
+        self._lengths = np.array([len(name) for name in self.names], dtype=np.int64)
+        self._build_words()
+        self._build_trigrams()
+
+    def link(self, texts: Sequence[str]) -> Links:
+        """The entities that each text may name, best first; equal scores by entity row."""
+        words = [split_words(text) for text in texts]
+        found = [self._windows(w, names) for w, names in zip(words, self._candidates(words), strict=True)]
+        rows = np.concatenate([np.zeros((0, 4), np.int64), *found])
+        text_ids = np.repeat(np.arange(len(texts)), [len(f) for f in found])
+        name_ids, starts, ends, _ = rows.T
+        windows = [
+            " ".join(words[q][s:e]) for q, s, e in zip(text_ids.tolist(), starts.tolist(), ends.tolist(), strict=True)
+        ]
+        edits = self._edits(name_ids, windows)
+        scores = self._scores(words, text_ids, starts, ends, edits)
+        return self._best(texts, words, np.stack([text_ids, name_ids, starts, ends, edits]), scores)
+
+    def _build_words(self) -> None:
+        vocabulary = sorted({word for name in self.names for word in name.split()})
+        self._words = WordIndex(vocabulary)
+        lengths = np.array([len(word) for word in vocabulary], dtype=np.int32)
+        pairs = [(self._words.row_of[w], i) for i, name in enumerate(self.names) for w in set(name.split())]
+        by_word = _matrix(pairs, (len(vocabulary), len(self.names)))
+        self._word_names = by_word
+        self._word_lengths = lengths
+        self._name_word_lengths = np.asarray(by_word.T @ lengths).ravel() if len(pairs) else np.zeros(0, np.int32)
+
+    def _build_trigrams(self) -> None:
+        self._trigrams: dict[str, int] = {}
+        pairs = [
+            (self._trigrams.setdefault(t, len(self._trigrams)), i)
+            for i, name in enumerate(self.names)
+            for t in _trigrams(name)
+        ]
+        by_trigram = _matrix(pairs, (len(self._trigrams), len(self.names)))
+        counts = np.diff(by_trigram.indptr)
+        weights = np.rint(np.log(1 + len(self.names) / (1 + counts)) * _WEIGHT_SCALE).astype(np.int32)
+        self._trigram_names = sp.diags_array(weights, dtype=np.int32).dot(by_trigram).tocsr()
+        self._name_weights = np.asarray(by_trigram.T @ weights).ravel() if len(pairs) else np.zeros(0, np.int32)
+
+    def _candidates(self, words: Sequence[list[str]]) -> Iterator[list[int]]:
+        """Rows of names worth comparing with each text, ascending."""
+        word_pairs, word_values, trigram_pairs = [], [], []
+        for q, question in enumerate(words):
+            edits: dict[int, int] = {}
+            for word in question:
+                for row, count in self._words.near(word):
+                    edits[row] = min(edits.get(row, count), count)
+            for row, count in edits.items():
+                word_pairs.append((q, row))
+                # A name's words found and not found weigh against each other; an edit costs three letters.
+                word_values.append(2 * int(self._word_lengths[row]) - 3 * count)
+            known = (self._trigrams.get(t) for t in sorted(_trigrams(" ".join(question))))
+            trigram_pairs.extend((q, row) for row in known if row is not None)
+        by_word = _matrix(word_pairs, (len(words), len(self._words.words)), word_values)
+        by_trigram = _matrix(trigram_pairs, (len(words), len(self._trigrams)))
+        block = max(1, _BLOCK_CELLS // max(1, len(self.names)))
+        for start in range(0, len(words), block):
+            part = slice(start, start + block)
+            close = (by_word[part] @ self._word_names).toarray().astype(np.int64) - self._name_word_lengths
+            alike = 2 * (by_trigram[part] @ self._trigram_names).toarray().astype(np.int64) - self._name_weights
+            for first, second in zip(self._top(close), self._top(alike), strict=True):
+                yield sorted(set(first) | set(second))
+
+    def _top(self, scores: np.ndarray) -> list[list[int]]:
+        """The best `candidates` columns of each row; equal scores by the lowest column."""
+        num_names = scores.shape[1]
+        k = min(self.config.candidates, num_names)
+        if k == 0:
+            return [[] for _ in scores]
+        keys = scores * num_names + np.arange(num_names - 1, -1, -1)
+        return np.argpartition(keys, num_names - k, axis=1)[:, num_names - k :].tolist()
+
+    def _windows(self, words: list[str], candidates: list[int]) -> np.ndarray:
+        """(name, start, end, characters) of windows that a candidate could cover: int64 [pairs, 4]."""
+        names = np.array(candidates, dtype=np.int64)
+        if not words or not len(names):
+            return np.zeros((0, 4), np.int64)
+        sizes = self._num_words[names]
+        letters = np.concatenate([[0], np.cumsum([len(w) + 1 for w in words])])
+        starts, ends = np.triu_indices(len(words))
+        ends = ends + 1
+        chars = letters[ends] - letters[starts] - 1
+        near_size = np.abs((ends - starts)[None] - sizes[:, None]) <= 1
+        near_length = np.abs(chars[None] - self._lengths[names][:, None]) <= 2 + self._lengths[names][:, None] // 8
+        row, window = np.nonzero(near_size & near_length)
+        return np.stack([names[row], starts[window], ends[window], chars[window]], axis=1)
+
+    def _edits(self, name_ids: np.ndarray, windows: list[str]) -> np.ndarray:
+        if not windows:
+            return np.zeros(0, np.int64)
+        names = [self.names[i] for i in name_ids.tolist()]
+        return np.asarray(cpdist(names, windows, scorer=OSA.distance, score_cutoff=_MAX_EDITS)).astype(np.int64)
+
+    def _scores(
+        self, words: Sequence[list[str]], text_ids: np.ndarray, starts: np.ndarray, ends: np.ndarray, edits: np.ndarray
+    ) -> np.ndarray:
+        """Cost of the window as language less the cost of the edits; more than one edit a longer word costs extra."""
+        costs = [self._costs.running(w) for w in words]
+        longer = [np.concatenate([[0], np.cumsum([len(x) >= 3 for x in w])]).astype(np.int64) for w in words]
+        offsets = np.concatenate([[0], np.cumsum([len(c) for c in costs])]).astype(np.int64)[:-1]
+        flat = np.concatenate([np.zeros(0), *costs])
+        flat_longer = np.concatenate([np.zeros(0, np.int64), *longer])
+        at_start, at_end = offsets[text_ids] + starts, offsets[text_ids] + ends
+        excess = np.maximum(0, edits - (flat_longer[at_end] - flat_longer[at_start]))
+        edit_cost = self._costs.config.edit_cost
+        scores = flat[at_end] - flat[at_start] - edit_cost * (edits + self.config.excess_edits * excess)
+        # One grid for all: sums that differ in their last bits only are equal.
+        return np.rint(scores * 2**20) / 2**20
+
+    def _best(self, texts: Sequence[str], words: list[list[str]], table: np.ndarray, scores: np.ndarray) -> Links:
+        """Names to entities; the best window of each, the best entities of each text."""
+        num_homonyms = np.array([len(e) for e in self._entities], dtype=np.int64)
+        keep = scores > self.config.min_score
+        table, scores = table[:, keep], scores[keep]
+        rows = np.repeat(np.arange(table.shape[1]), num_homonyms[table[1]])
+        entities = np.array([e for i in table[1].tolist() for e in self._entities[i]], dtype=np.int64)
+        text_ids, _, starts, ends, edits = table[:, rows]
+        scores = scores[rows].copy()
+        for i in np.flatnonzero(edits == 0).tolist():
+            if self._stands_in(texts[text_ids[i]], entities[i]):
+                scores[i] += self.config.case_bonus
+        order = np.lexsort((ends, starts, entities, -scores, text_ids))
+        kept: list[int] = []
+        seen: set[tuple[int, int]] = set()
+        counts = np.zeros(len(texts), dtype=np.int64)
+        for i in order.tolist():
+            key = (int(text_ids[i]), int(entities[i]))
+            if counts[key[0]] < self.config.links and key not in seen:
+                seen.add(key)
+                counts[key[0]] += 1
+                kept.append(i)
+        picked = np.array(kept, dtype=np.int64)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        return Links(offsets, entities[picked], scores[picked], starts[picked], ends[picked], edits[picked], words)
+
+    def _stands_in(self, text: str, entity: int) -> bool:
+        """Whether a spelling with capitals stands in the text exactly, as whole words."""
+        return any(
+            spelling != spelling.lower() and re.search(rf"(?<!\w){re.escape(spelling)}(?!\w)", text)
+            for spelling in self._spellings[entity]
+        )
+
+
+def _folded(name: str) -> str:
+    """The name's folded words; a name of symbols alone ("$") is itself."""
+    return " ".join(split_words(name)) or fold(name).strip()
+
+
+def _trigrams(folded: str) -> set[str]:
+    padded = f"  {folded} "
+    return {padded[i : i + 3] for i in range(len(padded) - 2)}
+
+
+def _matrix(pairs: list[tuple[int, int]], shape: tuple[int, int], values: Sequence[int] | None = None) -> sp.csr_array:
+    data = np.ones(len(pairs), np.int32) if values is None else np.array(values, dtype=np.int32)
+    rows, columns = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return sp.csr_array((data, (rows, columns)), shape=shape, dtype=np.int32)
