@@ -86,7 +86,7 @@ class Job:
                 say(f"stopped; the same command continues {run.path}")
                 return EXIT_INTERRUPTED
             if not all(run.is_done(shard) for shard in range(self.num_shards)):
-                say(f"shard done; `python -m pipelines.merge {run.path}` joins them when all are")
+                say("shards left to do: the process that finishes the last one joins them all")
                 print(run.path)
                 return EXIT_DONE
             finish_run(run, self.kg.passages, self._sentences())
