@@ -10,17 +10,21 @@ from kernels.frontier_relax.problem import CostFunction, Problem, RelaxSeeds
 from kernels.frontier_relax.torch_dense import dense_labels, relax_layers
 from kernels.frontier_relax.torch_sparse import sparse_labels
 
-_LABEL_BYTES = 160  # five int64 columns of the rounds, and their copies while the table is sorted
+LABEL_BYTES = 160  # five int64 columns of the rounds, and their copies while the table is sorted
+UNBOUNDED_LABELS = 1 << 15
 
 
 def question_parts(problem: Problem, form: str, working_bytes: int) -> list[tuple[int, int]]:
-    """Ranges of questions whose working sets are within ``working_bytes`` each, or of one question."""
+    """Ranges of questions whose working sets are within ``working_bytes`` each, or of one question.
+
+    The sparse form holds the labels it finds. Where ``max_labels`` does not bound them, UNBOUNDED_LABELS a question are
+    counted on: a question may find more, and then holds more.
+    """
     nodes = problem.graph.num_nodes * problem.num_groups
-    layers = problem.num_hops + 2
     if form == "dense":
-        each = 4 * nodes * layers
+        each = 4 * nodes * (problem.num_hops + 3)
     else:
-        each = _LABEL_BYTES * layers * (nodes if problem.max_labels is None else min(nodes, problem.max_labels))
+        each = LABEL_BYTES * min(nodes, UNBOUNDED_LABELS if problem.max_labels is None else 2 * problem.max_labels)
     step = max(1, working_bytes // max(1, each))
     return [(first, min(first + step, problem.num_questions)) for first in range(0, problem.num_questions, step)]
 

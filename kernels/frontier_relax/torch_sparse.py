@@ -13,7 +13,7 @@ from torch import Tensor
 from kernels import checks
 from kernels.csr_expand import csr_expand
 from kernels.frontier_relax.labels import RawLabels, label_order, rank_in_question, tie_key
-from kernels.frontier_relax.problem import Problem, cost_bits, first_of_run, least_arrivals
+from kernels.frontier_relax.problem import Problem, cost_bits, first_of_run, least_arrivals, require_costs
 
 BLOCK_SLOTS = 1 << 21  # slots expanded at a time; a block ends between two (question, group) columns
 
@@ -51,7 +51,7 @@ def sparse_labels(problem: Problem, least=None) -> RawLabels:
     bounds = _tighten(problem, best, bounds)
     frontier = best
     for hop in range(1, problem.num_hops + 1):
-        frontier = _within(problem, frontier, bounds)
+        frontier = _can_go_on(problem, frontier, bounds)
         if not frontier[0].numel():
             break
         found = [_expand(problem, part, best, bounds, least or least_arrivals) for part in _blocks(problem, frontier)]
@@ -73,6 +73,23 @@ def _within(problem: Problem, table: tuple[Tensor, Tensor, Tensor], bounds: Tens
     """The rows whose cost does not pass the bound of their question."""
     inside = table[1] <= bounds[_question_of(problem, table[0])]
     return table[0][inside], table[1][inside], table[2][inside]
+
+
+def _can_go_on(problem: Problem, frontier: tuple[Tensor, Tensor, Tensor], bounds: Tensor):
+    """The labels that can afford at least the cheapest node of their question.
+
+    Most labels stand near their bound, so this spares most of the edges; the cheapest node is looked for only where
+    that reads less than the edges it may spare.
+    """
+    frontier = _within(problem, frontier, bounds)
+    nodes = frontier[0] % problem.graph.num_nodes if problem.graph.num_nodes else frontier[0]
+    walked = int((problem.graph.offsets[nodes + 1] - problem.graph.offsets[nodes]).sum())
+    if not isinstance(problem.node_costs, Tensor) or walked < problem.node_costs.numel() // 4:
+        return frontier
+    least = problem.node_costs.amin(1).float()
+    questions = _question_of(problem, frontier[0])
+    inside = torch.nonzero(frontier[1] + least[questions] <= bounds[questions]).flatten()
+    return tuple(column.index_select(0, inside) for column in frontier)
 
 
 def _tighten(problem: Problem, best: tuple[Tensor, Tensor, Tensor], bounds: Tensor) -> Tensor:
@@ -118,20 +135,15 @@ def _expand(problem: Problem, frontier, best, bounds: Tensor, least) -> tuple[Te
     keys, costs, ids = frontier
     num_nodes = problem.graph.num_nodes
     columns = keys // num_nodes
-    row_questions = columns // problem.num_groups
-    slots, owners = csr_expand(problem.graph.offsets, keys % num_nodes)
-    questions = row_questions.index_select(0, owners)
-    arriving = costs.index_select(0, owners)
-    edge = problem.edge_costs_at(questions, slots)
-    if edge is not None:
-        arriving = arriving + edge
+    questions = columns // problem.num_groups
+    slots, owners = csr_expand(problem.graph.offsets, keys - columns * num_nodes)
     nodes = problem.graph.neighbours.index_select(0, slots)
-    limits = bounds[row_questions].index_select(0, owners)
-    if isinstance(problem.node_costs, Tensor):  # a look-up is cheap: sort only what can stay
-        kept = torch.nonzero(arriving + problem.node_costs_at(questions, nodes) <= limits).flatten()
-    else:
-        kept = torch.nonzero(arriving <= limits).flatten()
-    slots, owners, arriving, nodes = (column.index_select(0, kept) for column in (slots, owners, arriving, nodes))
+    edge = problem.edge_costs_at(questions.index_select(0, owners), slots)
+    kept = _within_slack(problem, bounds[questions] - costs, questions, owners, nodes, edge)
+    slots, owners, nodes = (column.index_select(0, kept) for column in (slots, owners, nodes))
+    arriving = costs.index_select(0, owners)
+    if edge is not None:
+        arriving += edge.index_select(0, kept)
     keys, chosen = least(columns.index_select(0, owners) * num_nodes + nodes, arriving)
     slots, owners, arriving = (column.index_select(0, chosen) for column in (slots, owners, arriving))
     questions = _question_of(problem, keys)
@@ -139,6 +151,26 @@ def _expand(problem: Problem, frontier, best, bounds: Tensor, least) -> tuple[Te
     improved = torch.nonzero((costs <= bounds[questions]) & (costs < _costs_of(best, keys))).flatten()
     parents = ids.index_select(0, owners.index_select(0, improved))
     return keys[improved], costs[improved], parents, slots[improved]
+
+
+def _within_slack(
+    problem: Problem, slack: Tensor, questions: Tensor, owners: Tensor, nodes: Tensor, edge: Tensor | None
+) -> Tensor:
+    """Candidates whose step costs no more than their label may still spend, give or take rounding.
+
+    What passes in error is dropped when its cost is known; nothing is dropped here in error.
+    """
+    slack = slack + (slack.abs() + 1) * 1e-6
+    steps = edge
+    if isinstance(problem.node_costs, Tensor):  # a look-up is cheap, sorting is not
+        cells = (questions * problem.graph.num_nodes).index_select(0, owners)
+        cells += nodes
+        entering = problem.node_costs.reshape(-1).index_select(0, cells).float()
+        require_costs("node_costs", entering)
+        steps = entering if edge is None else entering + edge
+    if steps is None:
+        return torch.nonzero(slack.index_select(0, owners) >= 0).flatten()
+    return torch.nonzero(steps <= slack.index_select(0, owners)).flatten()
 
 
 def _costs_of(best: tuple[Tensor, Tensor, Tensor], keys: Tensor) -> Tensor:
