@@ -63,8 +63,8 @@ def csr_expand_bytes(num_rows: int, num_slots: int) -> int:
 
 def row_degrees(offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, int]:
     """First slot and degree of each row, and the number of slots in all, checked against the limits."""
-    starts = offsets[rows]
-    degrees = offsets[rows + 1] - starts
+    starts = offsets.index_select(0, rows)
+    degrees = offsets.index_select(0, rows + 1) - starts
     num_slots = int(degrees.sum())
     if rows.device.type == "cpu" and int(degrees.min()) < 0:
         raise ValueError("offsets must never fall; a row has a negative number of slots")

@@ -52,8 +52,8 @@ class RawLabels(NamedTuple):
 def label_order(questions: Tensor, costs: Tensor, rest: Tensor) -> Tensor:
     """Stable order by (question, cost, rest), ``rest`` being at least 0."""
     order = torch.argsort(rest, stable=True)
-    packed = (questions << 32) | cost_bits(costs)
-    return order[torch.argsort(packed[order], stable=True)]
+    packed = ((questions << 32) | cost_bits(costs)).index_select(0, order)
+    return order.index_select(0, torch.argsort(packed, stable=True))
 
 
 def rank_in_question(questions: Tensor) -> Tensor:
@@ -76,21 +76,21 @@ def build_table(raw: RawLabels, num_questions: int, num_groups: int, num_nodes: 
     order = label_order(questions, raw.costs, tie_key(raw.keys, raw.hops, num_groups, num_nodes))
     place = torch.empty_like(order)
     place[order] = torch.arange(order.numel(), device=order.device)
-    parents = raw.parents[order]
+    parents = raw.parents.index_select(0, order)
     if parents.numel():
-        parents = torch.where(parents >= 0, place[parents.clamp(min=0)], -1)
-    questions = questions[order]
+        parents = torch.where(parents >= 0, place.index_select(0, parents.clamp(min=0)), -1)
+    questions = questions.index_select(0, order)
     bounds = torch.searchsorted(questions, torch.arange(num_questions + 1, device=questions.device))
     return RelaxLabels(
         question_offsets=bounds,
         question_ids=questions,
-        group_ids=(pairs % num_groups)[order],
-        node_ids=(raw.keys % num_nodes)[order],
-        costs=raw.costs[order],
-        hops=raw.hops[order],
+        group_ids=(pairs % num_groups).index_select(0, order),
+        node_ids=(raw.keys % num_nodes).index_select(0, order),
+        costs=raw.costs.index_select(0, order),
+        hops=raw.hops.index_select(0, order),
         parents=parents,
-        parent_slots=raw.slots[order],
-        is_final=raw.is_final[order],
+        parent_slots=raw.slots.index_select(0, order),
+        is_final=raw.is_final.index_select(0, order),
     )
 
 

@@ -152,5 +152,5 @@ def least_arrivals(keys: Tensor, arriving: Tensor) -> tuple[Tensor, Tensor]:
     base = keys.min()
     ordered, order = torch.sort(((keys - base) << 31) | cost_bits(arriving), stable=True)
     distinct = ordered >> 31
-    first = first_of_run(distinct)
-    return distinct[first] + base, order[first]
+    first = torch.nonzero(first_of_run(distinct)).flatten()
+    return distinct.index_select(0, first) + base, order.index_select(0, first)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from kernels import checks
-from kernels.csr_expand import csr_expand
+from kernels.csr_expand import csr_expand, row_degrees
 from kernels.frontier_relax.labels import RawLabels, label_order, rank_in_question, tie_key
 from kernels.frontier_relax.problem import Problem, cost_bits, first_of_run, least_arrivals, require_costs
 
@@ -57,8 +57,9 @@ def sparse_labels(problem: Problem, least=None) -> RawLabels:
         found = [_expand(problem, part, best, bounds, least or least_arrivals) for part in _blocks(problem, frontier)]
         keys, costs, parents, slots = (torch.cat(column) for column in zip(*found, strict=True))
         bounds = _tighten(problem, _merge(best, (keys, costs, parents)), bounds)
-        inside = costs <= bounds[keys // (problem.num_groups * problem.graph.num_nodes)]
-        keys, costs, parents, slots = keys[inside], costs[inside], parents[inside], slots[inside]
+        if problem.max_labels is not None:
+            inside = costs <= bounds.index_select(0, _question_of(problem, keys))
+            keys, costs, parents, slots = _select((keys, costs, parents, slots), inside)
         ids = labels.append(keys, costs, hop, parents, slots)
         frontier = (keys, costs, ids)
         best = _within(problem, _merge(best, frontier), bounds)
@@ -71,8 +72,7 @@ def _question_of(problem: Problem, keys: Tensor) -> Tensor:
 
 def _within(problem: Problem, table: tuple[Tensor, Tensor, Tensor], bounds: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The rows whose cost does not pass the bound of their question."""
-    inside = table[1] <= bounds[_question_of(problem, table[0])]
-    return table[0][inside], table[1][inside], table[2][inside]
+    return _select(table, table[1] <= bounds.index_select(0, _question_of(problem, table[0])))
 
 
 def _can_go_on(problem: Problem, frontier: tuple[Tensor, Tensor, Tensor], bounds: Tensor):
@@ -83,13 +83,18 @@ def _can_go_on(problem: Problem, frontier: tuple[Tensor, Tensor, Tensor], bounds
     """
     frontier = _within(problem, frontier, bounds)
     nodes = frontier[0] % problem.graph.num_nodes if problem.graph.num_nodes else frontier[0]
-    walked = int((problem.graph.offsets[nodes + 1] - problem.graph.offsets[nodes]).sum())
+    walked = int(row_degrees(problem.graph.offsets, nodes)[2]) if nodes.numel() else 0
     if not isinstance(problem.node_costs, Tensor) or walked < problem.node_costs.numel() // 4:
         return frontier
     least = problem.node_costs.amin(1).float()
     questions = _question_of(problem, frontier[0])
-    inside = torch.nonzero(frontier[1] + least[questions] <= bounds[questions]).flatten()
-    return tuple(column.index_select(0, inside) for column in frontier)
+    return _select(frontier, frontier[1] + least.index_select(0, questions) <= bounds.index_select(0, questions))
+
+
+def _select(columns: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
+    """The rows of several columns where ``mask`` holds; the mask is searched once."""
+    rows = torch.nonzero(mask).flatten()
+    return tuple(column.index_select(0, rows) for column in columns)
 
 
 def _tighten(problem: Problem, best: tuple[Tensor, Tensor, Tensor], bounds: Tensor) -> Tensor:
@@ -114,7 +119,7 @@ def _blocks(problem: Problem, frontier: tuple[Tensor, Tensor, Tensor]) -> list[t
     """
     num_nodes = problem.graph.num_nodes
     nodes, columns = frontier[0] % num_nodes, frontier[0] // num_nodes
-    degrees = problem.graph.offsets[nodes + 1] - problem.graph.offsets[nodes]
+    degrees = row_degrees(problem.graph.offsets, nodes)[1]
     first = torch.nonzero(first_of_run(columns)).flatten()
     running = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
     starts, slots_before, ids = first.tolist(), running[first].tolist(), columns[first].tolist()
@@ -148,9 +153,8 @@ def _expand(problem: Problem, frontier, best, bounds: Tensor, least) -> tuple[Te
     slots, owners, arriving = (column.index_select(0, chosen) for column in (slots, owners, arriving))
     questions = _question_of(problem, keys)
     costs = arriving + problem.node_costs_at(questions, keys % num_nodes)
-    improved = torch.nonzero((costs <= bounds[questions]) & (costs < _costs_of(best, keys))).flatten()
-    parents = ids.index_select(0, owners.index_select(0, improved))
-    return keys[improved], costs[improved], parents, slots[improved]
+    improved = (costs <= bounds.index_select(0, questions)) & (costs < _costs_of(best, keys))
+    return _select((keys, costs, ids.index_select(0, owners), slots), improved)
 
 
 def _within_slack(
@@ -178,7 +182,8 @@ def _costs_of(best: tuple[Tensor, Tensor, Tensor], keys: Tensor) -> Tensor:
     if not best[0].numel():
         return torch.full(keys.shape, float("inf"), device=keys.device)
     places = torch.searchsorted(best[0], keys).clamp(max=best[0].numel() - 1)
-    return torch.where(best[0][places] == keys, best[1][places], float("inf"))
+    same = best[0].index_select(0, places) == keys
+    return torch.where(same, best[1].index_select(0, places), float("inf"))
 
 
 def _merge(best: tuple[Tensor, Tensor, Tensor], newer: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
