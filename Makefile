@@ -41,7 +41,7 @@ clean: ## remove the environments (runs/ stays)
 $(VENV)/.run-$(EXTRA): pyproject.toml
 	@echo "== creating $(VENV) with $(PYTHON), extra [$(EXTRA)]"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25" "setuptools>=77"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRA)]"
 	@touch $@
 
