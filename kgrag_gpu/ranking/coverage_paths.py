@@ -1,0 +1,86 @@
+"""Connected coverage shown to people: the winning sets as evidence paths, with the words that each sentence covered."""
+
+from typing import Annotated, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from kgrag_gpu.config.schema import ConfigModel
+from kgrag_gpu.ranking.coverage_sets import JOIN, SetSearch, winners
+from kgrag_gpu.ranking.coverage_tokens import UNIT_SCALE, QuestionTokens
+
+_FIXED = 1.0 / UNIT_SCALE
+
+
+class PathsConfig(ConfigModel):
+    """What of the winning sets is shown."""
+
+    num_paths: Annotated[int, Field(ge=0)] = 10  # distinct sets for each question
+    covered_from: Annotated[float, Field(ge=0, le=1)] = 0.45  # a word counts as covered from this coverage on
+
+
+class CoveredSet(NamedTuple):
+    """One winning set in plain values, best sentence order kept as it was found."""
+
+    sentence_ids: tuple[int, ...]
+    link_entities: tuple[int, ...]  # `JOIN` where no entity links
+    worth: float
+    covered: tuple[tuple[str, ...], ...]  # words of the question, by the sentence that covers each best
+    missed: tuple[str, ...]
+
+
+def covered_sets(
+    search: SetSearch, questions: QuestionTokens, ranked_units: list[np.ndarray], num_units: int, config: PathsConfig
+) -> list[list[CoveredSet]]:
+    """The sets that gave the best-ranked units their scores, for each question, highest worth first.
+
+    Args:
+        search: has run.
+        questions: of the same batch.
+        ranked_units: unit rows of each question, best first.
+        num_units: rows of the unit table.
+        config: how many sets and from which coverage on a word is covered.
+    """
+    shown = [units[: config.num_paths] for units in ranked_units]
+    keys = np.concatenate([question * num_units + units for question, units in enumerate(shown)] or [np.zeros(0)])
+    found: dict[int, tuple[int, int]] = {}
+    levels = []
+    for number, (sets, rows, unit_keys) in enumerate(winners(search, torch.from_numpy(keys.astype(np.int64)))):
+        levels.append(sets)
+        for row, key in zip(rows.tolist(), unit_keys.tolist(), strict=True):
+            found.setdefault(key, (number, row))
+    out: list[list[CoveredSet]] = []
+    for question, units in enumerate(shown):
+        chosen = dict.fromkeys(found[key] for key in (question * num_units + units).tolist() if key in found)
+        sets = [_covered_set(search, questions, levels[number], row, config) for number, row in chosen]
+        distinct = {frozenset(s.sentence_ids): s for s in sorted(sets, key=lambda s: s.worth)}
+        out.append(sorted(distinct.values(), key=lambda s: (-s.worth, s.sentence_ids)))
+    return out
+
+
+def _covered_set(search, questions: QuestionTokens, sets, row: int, config: PathsConfig) -> CoveredSet:
+    question = int(sets.question_ids[row])
+    members = sets.members[row]
+    places = search.coverage.places(sets.question_ids[row].expand(len(members)), members)
+    words, numbers = questions.words[question]
+    rows = search.coverage.rows[places][:, : len(numbers)].cpu().numpy() * _FIXED
+    weights = questions.weights[question, : len(numbers)].cpu().numpy() * _FIXED
+    by_word = np.zeros((len(rows), len(words)))
+    for member, values in enumerate(rows):
+        np.add.at(by_word[member], numbers, values)
+    total = np.bincount(numbers, weights=weights, minlength=len(words))
+    share = np.divide(by_word, total, out=np.zeros_like(by_word), where=total > 0)
+    best = share.argmax(axis=0) if len(words) else np.zeros(0, np.int64)
+    is_covered = share.max(axis=0, initial=0.0) >= config.covered_from
+    named = [(word, int(best[i]), bool(is_covered[i])) for i, word in enumerate(words) if word]
+    return CoveredSet(
+        sentence_ids=tuple(members.tolist()),
+        link_entities=tuple(sets.links[row].tolist()),
+        worth=float(sets.worth[row]),
+        covered=tuple(tuple(w for w, m, ok in named if ok and m == member) for member in range(len(rows))),
+        missed=tuple(w for w, _, ok in named if not ok),
+    )
+
+
+__all__ = ["JOIN", "CoveredSet", "PathsConfig", "covered_sets"]
