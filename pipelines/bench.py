@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m pipelines.bench", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m pipelines.bench", description=str(__doc__).splitlines()[0])
     parser.add_argument(
         "suite", choices=("kernels", "memory"), help="kernels: speed; memory: predicted and measured peaks"
     )

@@ -77,7 +77,8 @@ def growth_rows(repeats: int) -> Iterator[BenchRow]:
     """Local ops on a graph of 10^5 edges and on one of 100 times as many, of equal degrees: the ratio is the growth."""
     small, large = power_law(100_000, seed=5), power_law(100_000 * GROWTH, seed=5, copies=GROWTH)
     for name, on_small, on_large in zip(LOCAL_OPS, _local(small), _local(large), strict=True):
-        on_small(), on_large()
+        on_small()
+        on_large()
         pairs = [(clock(on_small), clock(on_large)) for _ in range(max(5, repeats))]
         walls, cpus = ([[pair[side][kind] for pair in pairs] for side in (0, 1)] for kind in (0, 1))
         small_s, large_s = (sorted(column)[len(column) // 2] / on_graphs.QUESTIONS for column in walls)

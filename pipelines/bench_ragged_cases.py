@@ -103,14 +103,15 @@ def maxsim_cases() -> Iterator[Comparison]:
     def one_question():
         return torch.segment_reduce((wide @ own.T)[rows], "max", offsets=joined, axis=0)
 
-    for name, tokens, options, bound in (
-        ("float32", wide, {}, 1e-5),
-        ("int8", short, {"token_scale": scale}, 0.01),
-    ):
+    for name, tokens, token_scale, bound in (("float32", wide, None, 1e-5), ("int8", short, scale, 0.01)):
+
+        def all_questions(tokens=tokens, token_scale=token_scale) -> Tensor:
+            return maxsim(tokens, ranges, questions, offsets, token_scale=token_scale)
+
         yield Comparison(
             f"maxsim, all sentences, PCA-128 {name}",
             64,
-            lambda tokens=tokens, options=options: maxsim(tokens, ranges, questions, offsets, **options),
+            all_questions,
             "torch, a question at a time",
             one_question,
             lambda ours, peer, bound=bound: bool((ours[:, : own.shape[0]] - peer).abs().max() < bound),

@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 
@@ -37,10 +38,10 @@ class Comparison:
 
     op: str
     batch: int
-    ours: Callable[[], object]
+    ours: Callable[[], Any]
     peer_name: str
-    peer: Callable[[], object]
-    agree: Callable[[object, object], bool]
+    peer: Callable[[], Any]
+    agree: Callable[[Any, Any], bool]
     peer_batch: int = 1
     bytes_moved: int = 0
     note: str = ""

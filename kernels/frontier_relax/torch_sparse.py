@@ -72,7 +72,8 @@ def _question_of(problem: Problem, keys: Tensor) -> Tensor:
 
 def _within(problem: Problem, table: tuple[Tensor, Tensor, Tensor], bounds: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The rows whose cost does not pass the bound of their question."""
-    return _select(table, table[1] <= bounds.index_select(0, _question_of(problem, table[0])))
+    keys, costs, ids = _select(table, table[1] <= bounds.index_select(0, _question_of(problem, table[0])))
+    return keys, costs, ids
 
 
 def _can_go_on(problem: Problem, frontier: tuple[Tensor, Tensor, Tensor], bounds: Tensor):
@@ -87,14 +88,17 @@ def _can_go_on(problem: Problem, frontier: tuple[Tensor, Tensor, Tensor], bounds
     if not isinstance(problem.node_costs, Tensor) or walked < problem.node_costs.numel() // 4:
         return frontier
     least = problem.node_costs.amin(1).float()
+    require_costs("node_costs", least)
     questions = _question_of(problem, frontier[0])
-    return _select(frontier, frontier[1] + least.index_select(0, questions) <= bounds.index_select(0, questions))
+    affords = frontier[1] + least.index_select(0, questions) <= bounds.index_select(0, questions)
+    keys, costs, ids = _select(frontier, affords)
+    return keys, costs, ids
 
 
-def _select(columns: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
+def _select(columns: tuple[Tensor, ...], mask: Tensor) -> list[Tensor]:
     """The rows of several columns where ``mask`` holds; the mask is searched once."""
     rows = torch.nonzero(mask).flatten()
-    return tuple(column.index_select(0, rows) for column in columns)
+    return [column.index_select(0, rows) for column in columns]
 
 
 def _tighten(problem: Problem, best: tuple[Tensor, Tensor, Tensor], bounds: Tensor) -> Tensor:
@@ -154,7 +158,8 @@ def _expand(problem: Problem, frontier, best, bounds: Tensor, least) -> tuple[Te
     questions = _question_of(problem, keys)
     costs = arriving + problem.node_costs_at(questions, keys % num_nodes)
     improved = (costs <= bounds.index_select(0, questions)) & (costs < _costs_of(best, keys))
-    return _select((keys, costs, ids.index_select(0, owners), slots), improved)
+    keys, costs, parents, slots = _select((keys, costs, ids.index_select(0, owners), slots), improved)
+    return keys, costs, parents, slots
 
 
 def _within_slack(

@@ -95,8 +95,9 @@ def _members(words: Tensor, num_sets: int) -> list[Tensor]:
     """The nodes whose word holds each set's bit."""
     planes = words.view(torch.uint8).view(-1, 8)  # little-endian: byte b holds sets 8b to 8b + 7
     members = []
-    for number in range(num_sets):
-        if number % 8 == 0:
-            plane = planes[:, number // 8].contiguous()
-        members.append(torch.nonzero((plane & (1 << (number % 8))).bool()).flatten())
+    for first in range(0, num_sets, 8):
+        plane = planes[:, first // 8].contiguous()
+        for bit in range(min(8, num_sets - first)):
+            held = torch.bitwise_and(plane, 1 << bit).to(torch.bool)
+            members.append(torch.nonzero(held).flatten())
     return members

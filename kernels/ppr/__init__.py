@@ -147,9 +147,12 @@ def ppr_residual(
 def ppr_bytes(num_questions: int, num_nodes: int, num_restarts: int = 0, columns: int = COLUMNS) -> int:
     """Peak bytes of the torch form above its inputs.
 
-    The output, and two float32 fields [nodes, columns] (columns rounded up to whole cache lines); 16 bytes a node for
-    the inverse strengths and their factors; 48 for each restart entry.
+    Two float32 fields [nodes, columns], columns rounded up to whole cache lines; the output, which takes the place of
+    one of them where all questions share one block; 16 bytes a node for the inverse strengths and their
+    factors; 48 for each restart entry. (The CPU counts pages of the output from when they are written.)
     """
     width = min(columns, num_questions)
     width += -width % LANES
-    return 4 * num_questions * num_nodes + 8 * num_nodes * width + 16 * num_nodes + 48 * num_restarts
+    fields, output = 8 * num_nodes * width, 4 * num_questions * num_nodes
+    peak = max(fields, fields // 2 + output) if num_questions <= columns else fields + output
+    return peak + 16 * num_nodes + 48 * num_restarts

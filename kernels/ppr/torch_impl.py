@@ -14,18 +14,23 @@ from kernels.ppr import LANES, PprGraph
 
 def solve(graph: PprGraph, restart: Tensor, damping: float, passes: int, columns: int) -> Tensor:
     """[questions, nodes] float32, each row of sum 1 (or 0 where the restart is empty)."""
-    out = torch.empty(restart.shape, dtype=torch.float32, device=restart.device)
+    out = None
     safe = torch.where(graph.strengths > 0, graph.strengths, 1.0)
     for start in range(0, restart.shape[0], columns):
         part = slice(start, start + columns)
-        _solve_block(graph, restart[part], damping, passes, safe, out[part])
-    return out
+        field, totals = _solve_block(graph, restart[part], damping, passes, safe)
+        if out is None:  # not before one of the first block's two fields is free
+            out = torch.empty(restart.shape, dtype=torch.float32, device=restart.device)
+        torch.div(field.T[: totals.numel()], torch.where(totals > 0, totals, 1.0).float()[:, None], out=out[part])
+        del field
+    return torch.empty_like(restart, dtype=torch.float32) if out is None else out
 
 
-def _solve_block(graph: PprGraph, restart: Tensor, damping: float, passes: int, safe: Tensor, out: Tensor) -> None:
+def _solve_block(graph: PprGraph, restart: Tensor, damping: float, passes: int, safe: Tensor) -> tuple[Tensor, Tensor]:
+    """The walk's scores [nodes, padded questions], not yet scaled, and the float64 sum of each question's."""
     questions, nodes, mass = _entries(restart)
     width = restart.shape[0] + -restart.shape[0] % LANES
-    field = torch.zeros((safe.numel(), width), dtype=torch.float32, device=out.device)
+    field = torch.zeros((safe.numel(), width), dtype=torch.float32, device=restart.device)
     # a node without a way out has no slot that reads it: dividing it by 1 keeps its own score
     field[nodes, questions] = (mass / safe[nodes].double()).float()
     again = ((1 - damping) * mass / safe[nodes].double()).float()
@@ -35,8 +40,7 @@ def _solve_block(graph: PprGraph, restart: Tensor, damping: float, passes: int, 
         field *= factor
         field[nodes, questions] += again  # each (node, question) stands there once
     field *= safe[:, None]
-    totals = _column_sums(field)[: restart.shape[0]]
-    torch.div(field.T[: restart.shape[0]], torch.where(totals > 0, totals, 1.0).float()[:, None], out=out)
+    return field, _column_sums(field)[: restart.shape[0]]
 
 
 def gather_sum(graph: PprGraph, field: Tensor) -> Tensor:
