@@ -9,6 +9,7 @@ from kgrag_gpu.types import Question, Retrieval
 
 _METHODS = {
     "bm25": "passage_search:Bm25",
+    "cover": "cover:Cover",
     "dense": "passage_search:Dense",
     "hybrid": "passage_search:Hybrid",
     "ppr": "ppr:Ppr",

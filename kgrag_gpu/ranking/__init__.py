@@ -1,0 +1,1 @@
+"""Scores for what an expansion found: relations, entities, evidence, passages."""
