@@ -65,8 +65,15 @@ class Links:
 
     def take(self, rows: np.ndarray, offsets: np.ndarray) -> "Links":
         """The links `rows`, which lie by question as `offsets` says."""
-        columns = (self.entity_ids, self.scores, self.starts, self.ends, self.num_edits)
-        return Links(offsets, *(column[rows] for column in columns), self.words)
+        return Links(
+            offsets,
+            self.entity_ids[rows],
+            self.scores[rows],
+            self.starts[rows],
+            self.ends[rows],
+            self.num_edits[rows],
+            self.words,
+        )
 
 
 class NameIndex:
@@ -116,7 +123,7 @@ class NameIndex:
         by_word = _matrix(pairs, (len(vocabulary), len(self.names)))
         self._word_names = by_word
         self._word_lengths = lengths
-        self._name_word_lengths = np.asarray(by_word.T @ lengths).ravel() if len(pairs) else np.zeros(0, np.int32)
+        self._name_word_lengths = np.asarray(by_word.T @ lengths).ravel()
 
     def _build_trigrams(self) -> None:
         self._trigrams: dict[str, int] = {}
@@ -128,8 +135,9 @@ class NameIndex:
         by_trigram = _matrix(pairs, (len(self._trigrams), len(self.names)))
         counts = np.diff(by_trigram.indptr)
         weights = np.rint(np.log(1 + len(self.names) / (1 + counts)) * _WEIGHT_SCALE).astype(np.int32)
-        self._trigram_names = sp.diags_array(weights, dtype=np.int32).dot(by_trigram).tocsr()
-        self._name_weights = np.asarray(by_trigram.T @ weights).ravel() if len(pairs) else np.zeros(0, np.int32)
+        by_trigram.data = np.repeat(weights, counts)
+        self._trigram_names = by_trigram
+        self._name_weights = np.asarray(by_trigram.sum(axis=0)).ravel()
 
     def _candidates(self, words: Sequence[list[str]]) -> Iterator[list[int]]:
         """Rows of names worth comparing with each text, ascending."""
@@ -211,7 +219,7 @@ class NameIndex:
         text_ids, _, starts, ends, edits = table[:, rows]
         scores = scores[rows].copy()
         for i in np.flatnonzero(edits == 0).tolist():
-            if self._stands_in(texts[text_ids[i]], entities[i]):
+            if self._stands_in(texts[int(text_ids[i])], int(entities[i])):
                 scores[i] += self.config.case_bonus
         order = np.lexsort((ends, starts, entities, -scores, text_ids))
         kept: list[int] = []

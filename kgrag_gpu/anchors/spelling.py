@@ -143,9 +143,8 @@ class Speller:
     def correct(self, questions: Sequence[QuestionWords]) -> list[list[str]]:
         """The words of each question with the misspelt ones replaced; the anchor's stay as written."""
         doubts = [self._doubtful(q) for q in questions]
-        candidates = {q.words[i]: () for q, d in zip(questions, doubts, strict=True) for i, _ in d}
-        for word in candidates:
-            candidates[word] = self._candidates(word)
+        doubted = {q.words[i] for q, d in zip(questions, doubts, strict=True) for i, _ in d}
+        candidates = {word: self._candidates(word) for word in sorted(doubted)}
         needed = sorted({c for forms in candidates.values() for c, _ in forms})
         meanings = dict(zip(needed, self._meanings(needed), strict=True))
         corrected = []

@@ -2,7 +2,7 @@
 
     what is the gender of X 's son ?    male(male/)    X#children#Y#gender#male#<end>#male
 
-Names write spaces as `_`. The answer column is `first(first/second/...)`; the set in brackets is gold. A line without
+Names write spaces as `_`. The answer column is `one(one/another/...)`; the set in brackets is gold. A line without
 the path column (PathQuestion-Large keeps it apart) has no topic entity and no number of hops.
 """
 
@@ -75,16 +75,15 @@ def parse(record: Any, pool: PassagePool, options: ParseOptions) -> Question:
 
 
 def _answer_names(cell: str) -> list[str]:
-    """`first(first/second/)` -> the names in brackets; a cell without that form is one name."""
-    first, bracket, rest = cell.partition("(")
-    # A name may hold brackets of its own: the set begins where the first name is said again.
-    while bracket and not rest.startswith(first.strip()):
-        more, bracket, rest = rest.partition("(")
-        first = f"{first}({more}"
-    if not bracket:
-        return [cell.strip()]
-    names = [name.strip() for name in rest.removesuffix(")").split("/")]
-    found = [name for name in names if name]
-    if not found:
-        raise RecordError("the answer column holds no answer")
-    return found
+    """`one(one/another/)` -> the names in brackets; a cell without that form is one name.
+
+    A name may hold brackets of its own: the set is the bracket that holds the name before it.
+    """
+    places = [i for i, character in enumerate(cell) if character == "("]
+    for place in places:
+        names = [name.strip() for name in cell[place + 1 :].removesuffix(")").split("/")]
+        if cell[:place].strip() in names:
+            return [name for name in names if name]
+    if places and cell.endswith("/)"):
+        raise RecordError("the answer column's set does not hold the answer before it")
+    return [cell.strip()]

@@ -1,0 +1,263 @@
+"""Answers over a KG of triples without a language model: link, spell, score whole relation paths, walk the best one.
+
+Single-question form: the anchors are the best few entities that the question may name. From each, relation paths of one
+to `max_steps` steps are listed and scored against the question's other words; anchor and path are chosen together. The
+answer is the set of ends of the best path that leads anywhere. All questions of a batch advance together, one path
+length at a time.
+
+Knows nothing of a question's topic entity, its number of hops or the directions of its relations.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from kernels import segment_topk
+from kgrag_gpu.anchors.disambiguate import DisambiguationConfig, EntityRelations, choose_anchors, relation_scores
+from kgrag_gpu.anchors.keywords import MentionConfig, MentionCosts
+from kgrag_gpu.anchors.link import LinkConfig, Links, NameIndex
+from kgrag_gpu.anchors.spelling import QuestionWords, Speller, SpellingConfig, relation_vocabulary, word_list
+from kgrag_gpu.config.schema import ConfigModel
+from kgrag_gpu.expansion.relation_paths import StepGraph, first_level, next_level
+from kgrag_gpu.expansion.relation_walks import WalkEnds, walk_paths
+from kgrag_gpu.methods.resources import Resources
+from kgrag_gpu.ranking.answer_types import EndTypes
+from kgrag_gpu.ranking.paths_align import Sheet
+from kgrag_gpu.ranking.paths_lexical import RelationSpelling
+from kgrag_gpu.ranking.paths_question import PathQuestion, read_question
+from kgrag_gpu.ranking.relation_paths import PathBeam, PathScorer, PathWeights, ScoredPaths, StepTexts
+from kgrag_gpu.tensors.fixed_point import exact_dot
+from kgrag_gpu.words import split_words
+
+
+class PathAnswerConfig(ConfigModel):
+    """Constants of answering by relation paths."""
+
+    max_steps: Annotated[int, Field(ge=1)] = 3
+    max_ends: Annotated[int, Field(ge=1)] = 48  # sampled ends that say how a path goes on
+    num_paths: Annotated[int, Field(ge=1)] = 20  # best paths of a question, tried in order until one leads anywhere
+    anchor_weight: float = 0.06  # of the link's score beside the path's
+    sampled_names: Annotated[int, Field(ge=1)] = 24  # ends of a step whose names are looked at
+    alias_share: Annotated[float, Field(ge=0, le=1)] = 0.05
+    min_alias_pairs: Annotated[int, Field(ge=1)] = 3
+    link: LinkConfig = LinkConfig()
+    mention: MentionConfig = MentionConfig()
+    spelling: SpellingConfig = SpellingConfig()
+    disambiguation: DisambiguationConfig = DisambiguationConfig()
+    weights: PathWeights = PathWeights()
+
+
+@dataclass(frozen=True, slots=True)
+class RankedPath:
+    """A relation path from an anchor; `steps` are rows of the step graph."""
+
+    anchor: int
+    steps: tuple[int, ...]
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class PathAnswer:
+    """What one question is answered by.
+
+    Attributes:
+        paths: the best paths, best first; `chosen` is the one whose ends are the answer, -1 where none leads anywhere.
+        entities: rows of the KG, best supported first.
+        support: ways that lead to each.
+        edges: the triples of one way to each, in order.
+        words: the question's words as corrected around the chosen path's anchor.
+    """
+
+    paths: tuple[RankedPath, ...]
+    chosen: int
+    entities: tuple[int, ...]
+    support: tuple[float, ...]
+    edges: tuple[tuple[int, ...], ...]
+    words: tuple[str, ...]
+
+
+class PathAnswerer:
+    """A graph prepared for questions: names, steps, wording, and what stands at the end of each step."""
+
+    def __init__(self, resources: Resources, config: PathAnswerConfig | None = None):
+        self.config = config or PathAnswerConfig()
+        self._resources = resources
+        self._device = resources.device
+        kg = resources.kg
+        self._kg = kg
+        self.relation_texts = [" ".join(split_words(text)) or text for text in kg.relation_texts]
+        self._vocabulary = relation_vocabulary(self.relation_texts)
+        self._words = word_list(self.config.spelling, [*self.relation_texts, *kg.entity_names])
+        costs = MentionCosts(self._words, self._vocabulary, self.config.mention)
+        self.names = NameIndex(kg.entity_names, kg.entity_aliases, costs, self.config.link)
+        self.steps = StepGraph.from_graph(
+            resources.graph, kg.num_relations, self.config.alias_share, self.config.min_alias_pairs
+        )
+        self.scorer = self._scorer()
+        self._phrases = {text for text in self.scorer.texts.texts if " " in text}
+        self._speller = Speller(self._words, self._vocabulary, self._meaning, self.config.spelling)
+
+    def link(self, texts: Sequence[str]) -> Links:
+        """All entities that each question may name, best first."""
+        with self._resources.stage("link"):
+            return self.names.link(texts)
+
+    def anchors(self, texts: Sequence[str], links: Links | None = None) -> Links:
+        """The anchors of each question, disambiguated by the relations of entities."""
+        config = self.config.disambiguation
+        links = self.link(texts) if links is None else links
+        vectors = torch.from_numpy(np.array(self._resources.vectors(texts))).to(self._device)
+        with self._resources.stage("anchors"):
+            cosines = self.scorer.texts.best_by_step(
+                exact_dot(vectors, self.scorer.texts.vectors), self.steps.num_steps
+            )
+            relations = EntityRelations(self.steps.group_offsets, self.steps.group_steps)
+            scores = relation_scores(links, relations, cosines, config.top_relations)
+            return choose_anchors(links, scores.cpu().numpy(), config)
+
+    def answer(self, texts: Sequence[str], anchors: Links | None = None) -> list[PathAnswer]:
+        """Answer a batch; a question without anchors or paths gets an empty answer.
+
+        Args:
+            texts: the questions.
+            anchors: the anchors of each question (default: found here). Windows of width 0 mean an anchor that the
+                question does not name.
+        """
+        anchors = self.anchors(texts) if anchors is None else anchors
+        questions = self._read(anchors)
+        sheet = Sheet.of(questions, self.config.max_steps, self._device)
+        vectors = torch.from_numpy(np.array(self._resources.vectors(sheet.phrases))).to(self._device)
+        with self._resources.stage("score paths"):
+            scored = self._score(sheet, vectors, anchors)
+            best = self._best(scored, anchors)
+        with self._resources.stage("walk paths"):
+            return self._walk_best(best, scored, anchors, questions)
+
+    def _scorer(self) -> PathScorer:
+        graph, kg, resources = self.steps, self._kg, self._resources
+        texts = StepTexts.of(
+            self.relation_texts,
+            graph.step_of.tolist(),
+            lambda t: resources.vectors(t, "encode relations"),
+            self._device,
+        )
+        ends, offsets = graph.sample_ends(self.config.sampled_names)
+        types = EndTypes.build(
+            texts.vectors[texts.first_rows()].cpu().numpy(),
+            graph.sharing(),
+            graph.inverse.cpu().numpy(),
+            [kg.entity_names[e].replace("_", " ") for e in ends.tolist()],
+            offsets.cpu().numpy(),
+            lambda t: np.array(resources.vectors(t, "encode names")),
+            self._device,
+        )
+        spelling = RelationSpelling(texts.texts)
+        return PathScorer(texts, types, graph.inverse, graph.is_backward, spelling, self.config.weights)
+
+    def _meaning(self, words: Sequence[str]) -> np.ndarray:
+        vectors = torch.from_numpy(np.array(self._resources.vectors(words))).to(self._device)
+        return exact_dot(vectors, self.scorer.texts.vectors).amax(1).cpu().numpy()
+
+    def _read(self, anchors: Links) -> list[PathQuestion]:
+        """The words around every anchor, corrected and put in order."""
+        windows = list(
+            zip(
+                anchors.question_ids.tolist(),
+                anchors.starts.tolist(),
+                anchors.ends.tolist(),
+                anchors.num_edits.tolist(),
+                strict=True,
+            )
+        )
+        around = [QuestionWords(anchors.words[q], start, end, edits) for q, start, end, edits in windows]
+        corrected = self._speller.correct(around)
+        with self._resources.stage("read questions"):
+            known = self._words.common.__contains__
+            return [
+                read_question(words, start, end, self._phrases, known)
+                for words, (_, start, end, _) in zip(corrected, windows, strict=True)
+            ]
+
+    def _score(self, sheet: Sheet, vectors: torch.Tensor, anchors: Links) -> ScoredPaths:
+        """List and score the paths of all anchors, one length after the other."""
+        config = self.config
+        beam = PathBeam(self.scorer, sheet, self.scorer.tables(sheet.phrases, vectors), config.max_steps)
+        entities = torch.from_numpy(anchors.entity_ids).to(self._device)
+        level = first_level(self.steps, entities, config.max_ends)
+        kept = beam.add(level.parents, level.steps)
+        for length in range(2, config.max_steps + 1):
+            ends = config.max_ends if length < config.max_steps else 0
+            level = next_level(self.steps, level.keep(kept), ends)
+            kept = beam.add(level.parents, level.steps)
+        return beam.scored()
+
+    def _best(self, scored: ScoredPaths, anchors: Links) -> torch.Tensor:
+        """Rows of the best paths of each question, [questions, num_paths], -1 where there are fewer."""
+        questions = torch.from_numpy(anchors.question_ids).to(self._device)
+        anchor_scores = torch.from_numpy(anchors.scores).to(self._device)
+        scores = scored.scores + self.config.anchor_weight * anchor_scores[scored.agents]
+        counts = torch.bincount(questions[scored.agents], minlength=len(anchors.offsets) - 1)
+        offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        top = segment_topk(scores, offsets, self.config.num_paths)
+        self._top_scores = top.values
+        return top.indices
+
+    def _walk_best(
+        self, best: torch.Tensor, scored: ScoredPaths, anchors: Links, questions: Sequence[PathQuestion]
+    ) -> list[PathAnswer]:
+        """Walk each question's paths in order until one leads anywhere."""
+        num_questions, num_paths = best.shape
+        chosen = [-1] * num_questions
+        found: list[tuple[WalkEnds, int] | None] = [None] * num_questions
+        entities = torch.from_numpy(anchors.entity_ids).to(self._device)
+        waiting = torch.arange(num_questions, device=self._device)
+        for nth in range(num_paths):
+            waiting = waiting[best[waiting, nth] >= 0]
+            if not len(waiting):
+                break
+            rows = best[waiting, nth]
+            ends = walk_paths(self.steps, entities[scored.agents[rows]], scored.steps[rows])
+            leads = ends.offsets.diff() > 0
+            for place, question in enumerate(waiting.tolist()):
+                if leads[place]:
+                    chosen[question], found[question] = nth, (ends, place)
+            waiting = waiting[~leads]
+        return [
+            self._answer(best[q], self._top_scores[q], scored, anchors, questions, chosen[q], found[q])
+            for q in range(num_questions)
+        ]
+
+    def _answer(
+        self,
+        rows: torch.Tensor,
+        scores: torch.Tensor,
+        scored: ScoredPaths,
+        anchors: Links,
+        questions: Sequence[PathQuestion],
+        chosen: int,
+        found: tuple[WalkEnds, int] | None,
+    ) -> PathAnswer:
+        agents = [int(scored.agents[row]) for row in rows.tolist() if row >= 0]
+        paths = tuple(
+            RankedPath(
+                int(anchors.entity_ids[agent]), tuple(s for s in scored.steps[row].tolist() if s >= 0), float(score)
+            )
+            for agent, row, score in zip(agents, rows.tolist(), scores.tolist(), strict=False)
+        )
+        if found is None:
+            return PathAnswer(paths, -1, (), (), (), ())
+        ends, place = found
+        part = slice(int(ends.offsets[place]), int(ends.offsets[place + 1]))
+        edges = tuple(tuple(e for e in trail if e >= 0) for trail in ends.edge_ids[part].tolist())
+        return PathAnswer(
+            paths,
+            chosen,
+            tuple(ends.entities[part].tolist()),
+            tuple(ends.support[part].tolist()),
+            edges,
+            questions[agents[chosen]].words,
+        )
