@@ -56,7 +56,7 @@ class VllmBackend:
             options["max_num_batched_tokens"] = _CPU_BATCHED_TOKENS
         else:
             options |= {"gpu_memory_utilization": config.gpu_memory_share, "enable_sleep_mode": config.sleep_mode}
-        with _environment(_variables(config, self._on_cpu)):
+        with _environment(_variables(config, self._on_cpu)), _no_main_module():
             try:
                 self._llm = vllm.LLM(str(files.path), **options)
             except (ValueError, RuntimeError) as error:
@@ -250,3 +250,23 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop("LD_PRELOAD", None)
         else:
             os.environ["LD_PRELOAD"] = preload
+
+
+@contextmanager
+def _no_main_module() -> Iterator[None]:
+    """Keep spawned processes from importing the script that runs: they need vLLM alone.
+
+    Importing it costs each of them seconds, and vLLM's workers look through every module that is loaded and stumble
+    over objects of other libraries.
+    """
+    main = sys.modules["__main__"]
+    missing = object()
+    kept = {name: getattr(main, name, missing) for name in ("__spec__", "__file__")}
+    main.__spec__ = None
+    vars(main).pop("__file__", None)
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            if value is not missing:
+                setattr(main, name, value)
