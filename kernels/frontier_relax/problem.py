@@ -31,11 +31,12 @@ class RelaxGraph:
 
     def __init__(self, offsets: Tensor, neighbours: Tensor) -> None:
         """Check and keep ``offsets`` (one more than there are nodes) and ``neighbours``."""
-        self.neighbours = checks.integers("neighbours", neighbours)
+        checks.require_integers("neighbours", neighbours)
         checks.same_device(offsets=offsets, neighbours=neighbours)
         checks.items_fit("slots", neighbours.numel(), "split the graph")
         self.offsets = checks.offsets_over("offsets", offsets, neighbours.numel(), "neighbours")
-        checks.ids_below("neighbours", self.neighbours, self.num_nodes, "the graph")
+        checks.ids_below("neighbours", neighbours, self.num_nodes, "the graph")
+        self.neighbours = neighbours.int()
 
     @property
     def num_nodes(self) -> int:
@@ -45,10 +46,10 @@ class RelaxGraph:
     @cached_property
     def incoming(self) -> tuple[Tensor, Tensor, Tensor]:
         """Offsets, sources and slots of each node's in-edges, slots rising (int32)."""
-        slots = torch.argsort(self.neighbours, stable=True)
+        slots = torch.argsort(self.neighbours.long(), stable=True)
         degrees = self.offsets[1:] - self.offsets[:-1]
         sources = torch.repeat_interleave(torch.arange(self.num_nodes, device=slots.device), degrees)[slots]
-        counts = torch.bincount(self.neighbours, minlength=self.num_nodes)
+        counts = torch.bincount(self.neighbours.long(), minlength=self.num_nodes)
         offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         return offsets.int(), sources.int(), slots.int()
 

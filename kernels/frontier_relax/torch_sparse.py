@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from kernels import checks
-from kernels.csr_expand import csr_expand, row_degrees
+from kernels.csr_expand import row_degrees
+from kernels.csr_expand.torch_impl import expand
 from kernels.frontier_relax.labels import RawLabels, label_order, rank_in_question, tie_key
 from kernels.frontier_relax.problem import Problem, cost_bits, first_of_run, least_arrivals, require_costs
 
@@ -145,9 +146,11 @@ def _expand(problem: Problem, frontier, best, bounds: Tensor, least) -> tuple[Te
     num_nodes = problem.graph.num_nodes
     columns = keys // num_nodes
     questions = columns // problem.num_groups
-    slots, owners = csr_expand(problem.graph.offsets, keys - columns * num_nodes)
+    slots, owners = expand(problem.graph.offsets, keys - columns * num_nodes, torch.int32)
     nodes = problem.graph.neighbours.index_select(0, slots)
-    edge = problem.edge_costs_at(questions.index_select(0, owners), slots)
+    edge = None
+    if problem.edge_costs is not None:
+        edge = problem.edge_costs_at(questions.index_select(0, owners), slots.long())
     kept = _within_slack(problem, bounds[questions] - costs, questions, owners, nodes, edge)
     slots, owners, nodes = (column.index_select(0, kept) for column in (slots, owners, nodes))
     arriving = costs.index_select(0, owners)
@@ -159,7 +162,12 @@ def _expand(problem: Problem, frontier, best, bounds: Tensor, least) -> tuple[Te
     costs = arriving + problem.node_costs_at(questions, keys % num_nodes)
     improved = (costs <= bounds.index_select(0, questions)) & (costs < _costs_of(best, keys))
     keys, costs, parents, slots = _select((keys, costs, ids.index_select(0, owners), slots), improved)
-    return keys, costs, parents, slots
+    return keys, costs, parents, slots.long()
+
+
+def _index_type(table: Tensor) -> torch.dtype:
+    """The shortest type that numbers the table's cells."""
+    return torch.int32 if table.numel() <= checks.MAX_ITEMS else torch.int64
 
 
 def _within_slack(
@@ -172,7 +180,7 @@ def _within_slack(
     slack = slack + (slack.abs() + 1) * 1e-6
     steps = edge
     if isinstance(problem.node_costs, Tensor):  # a look-up is cheap, sorting is not
-        cells = (questions * problem.graph.num_nodes).index_select(0, owners)
+        cells = (questions * problem.graph.num_nodes).to(_index_type(problem.node_costs)).index_select(0, owners)
         cells += nodes
         entering = problem.node_costs.reshape(-1).index_select(0, cells).float()
         require_costs("node_costs", entering)

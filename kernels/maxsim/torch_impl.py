@@ -112,9 +112,8 @@ def _products(inputs: MaxSimInputs, questions: Questions, ids: Tensor, left: int
     high = _integer_product(gathered, columns)
     if questions.low is None:
         return high.to(torch.float32)
-    high *= BASE
-    high += _integer_product(gathered, questions.low[:, left:right])
-    return high.to(torch.float32)
+    low = _integer_product(gathered, questions.low[:, left:right])
+    return torch.add(low, high, alpha=BASE, out=low).to(torch.float32)
 
 
 def _integer_product(left: Tensor, right: Tensor) -> Tensor:
