@@ -8,6 +8,7 @@ from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.types import Question, Retrieval
 
 _METHODS = {
+    "anchorrag": "anchor_rag:AnchorRag",
     "bm25": "passage_search:Bm25",
     "cover": "cover:Cover",
     "dense": "passage_search:Dense",
