@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         "suite", choices=("kernels", "memory"), help="kernels: speed; memory: predicted and measured peaks"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the lines as JSON")
-    parser.add_argument("--large", action="store_true", help="add graphs of 10^8 edges (about 20 GB of memory)")
+    parser.add_argument("--large", action="store_true", help="add a graph of 10^8 edges, ten million nodes (20 GB)")
     parser.add_argument(
         "--edges", type=float, nargs="*", default=[1e5, 1e6, 1e7], help="random graphs (default: %(default)s)"
     )

@@ -12,6 +12,7 @@ from pipelines.bench_graphs import BenchGraph
 from pipelines.bench_timing import Comparison
 
 QUESTIONS, GROUPS, HOPS = 64, 3, 3
+LARGE_NODES, FEW_QUESTIONS = 2_000_000, 8  # past that many nodes a batch has fewer questions, for memory's sake
 DENSE_CELLS = 5e7  # nodes * questions * groups up to which the dense field is compared
 
 
@@ -20,10 +21,16 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def batch_of(graph: BenchGraph) -> int:
+    """Questions in a batch on this graph."""
+    return QUESTIONS if graph.num_nodes <= LARGE_NODES else FEW_QUESTIONS
+
+
 def ppr_cases(graph: BenchGraph) -> Iterator[Comparison]:
-    """Personalised PageRank of 64 questions of five restart nodes, against igraph's prpack."""
-    restart = torch.zeros(QUESTIONS, graph.num_nodes)
-    for question in range(QUESTIONS):
+    """Personalised PageRank of a batch of questions of five restart nodes, against igraph's prpack."""
+    num_questions = batch_of(graph)
+    restart = torch.zeros(num_questions, graph.num_nodes)
+    for question in range(num_questions):
         restart[question, torch.randperm(graph.num_nodes, generator=seeded(question))[:5]] = 1 / torch.arange(1.0, 6.0)
     reset = (restart[0].double() / restart[0].double().sum()).tolist()
 
@@ -34,12 +41,12 @@ def ppr_cases(graph: BenchGraph) -> Iterator[Comparison]:
 
     yield Comparison(
         "ppr, residual < 1e-6",
-        QUESTIONS,
+        num_questions,
         lambda: ppr(graph.walk, restart),
         "igraph prpack",
         lambda: graph.igraph.personalized_pagerank(damping=0.5, reset=reset, directed=False),
         agree,
-        bytes_moved=20 * graph.neighbours.numel() * 4 * QUESTIONS,
+        bytes_moved=20 * graph.neighbours.numel() * 4 * num_questions,
     )
 
 
@@ -51,22 +58,24 @@ def same_ranking(ours: Tensor, peer: Tensor, count: int, tie: float) -> bool:
 
 def relax_inputs(graph: BenchGraph) -> tuple[RelaxSeeds, Tensor]:
     """Two seeds for each of three groups of 64 questions, and node costs between 0.1 and 1."""
-    pairs = QUESTIONS * GROUPS
+    num_questions = batch_of(graph)
+    pairs = num_questions * GROUPS
     seeds = RelaxSeeds(
-        torch.arange(QUESTIONS).repeat_interleave(2 * GROUPS),
-        torch.arange(GROUPS).repeat_interleave(2).repeat(QUESTIONS),
+        torch.arange(num_questions).repeat_interleave(2 * GROUPS),
+        torch.arange(GROUPS).repeat_interleave(2).repeat(num_questions),
         torch.randint(0, graph.num_nodes, (2 * pairs,), generator=seeded()),
     )
-    return seeds, torch.rand(QUESTIONS, graph.num_nodes, generator=seeded(1)) * 0.9 + 0.1
+    return seeds, torch.rand(num_questions, graph.num_nodes, generator=seeded(1)) * 0.9 + 0.1
 
 
 def relax_cases(graph: BenchGraph) -> Iterator[Comparison]:
     """Dense field against scipy and a heap in Python on small graphs; labels within a cost limit on all."""
+    num_questions = batch_of(graph)
     seeds, costs = relax_inputs(graph)
-    starts = seeds.node_ids.view(QUESTIONS, GROUPS, 2).numpy()
+    starts = seeds.node_ids.view(num_questions, GROUPS, 2).numpy()
     matrix = scipy_matrix(graph, costs[0])
     graph.relax.incoming  # noqa: B018 - made once for a graph, as the peers' matrices are
-    if graph.num_nodes * QUESTIONS * GROUPS <= DENSE_CELLS:
+    if graph.num_nodes * num_questions * GROUPS <= DENSE_CELLS:
         yield from _dense_cases(graph, seeds, costs, starts, matrix)
     limit = _limit_for(graph, seeds, costs, labels=1000)
 
@@ -85,7 +94,7 @@ def relax_cases(graph: BenchGraph) -> Iterator[Comparison]:
 
     yield Comparison(
         "frontier_relax, sparse labels within a cost",
-        QUESTIONS,
+        num_questions,
         within,
         "scipy dijkstra(limit)",
         lambda: [dijkstra(matrix, row, limit) for row in starts[0]],
@@ -95,6 +104,9 @@ def relax_cases(graph: BenchGraph) -> Iterator[Comparison]:
 
 
 def _dense_cases(graph: BenchGraph, seeds: RelaxSeeds, costs: Tensor, starts, matrix) -> Iterator[Comparison]:
+    """The whole field within three hops, and its cheapest labels."""
+    num_questions = batch_of(graph)
+
     def field():
         return relax_field(graph.relax, seeds, costs, num_hops=HOPS)
 
@@ -106,11 +118,11 @@ def _dense_cases(graph: BenchGraph, seeds: RelaxSeeds, costs: Tensor, starts, ma
     def equals_heap(ours, peer) -> bool:
         return torch.allclose(ours[0, 0].double(), torch.from_numpy(peer), atol=1e-5)
 
-    moved = 2 * graph.neighbours.numel() * 4 * QUESTIONS * GROUPS
+    moved = 2 * graph.neighbours.numel() * 4 * num_questions * GROUPS
     scipy_all = lambda: [dijkstra(matrix, row) for row in starts[0]]  # noqa: E731
     yield Comparison(
         "frontier_relax, dense field, 3 hops",
-        QUESTIONS,
+        num_questions,
         field,
         "scipy dijkstra",
         scipy_all,
@@ -119,7 +131,7 @@ def _dense_cases(graph: BenchGraph, seeds: RelaxSeeds, costs: Tensor, starts, ma
     )
     yield Comparison(
         "frontier_relax, dense field, 3 hops",
-        QUESTIONS * GROUPS,
+        num_questions * GROUPS,
         field,
         "heap Dijkstra in Python (one group)",
         lambda: heap_dijkstra(graph, starts[0, 0], costs[0]),
@@ -136,7 +148,7 @@ def _dense_cases(graph: BenchGraph, seeds: RelaxSeeds, costs: Tensor, starts, ma
 
     yield Comparison(
         "frontier_relax, dense, 500 labels with parents",
-        QUESTIONS,
+        num_questions,
         labels,
         "scipy dijkstra, predecessors",
         lambda: [dijkstra(matrix, row, predecessors=True) for row in starts[0]],
@@ -144,12 +156,12 @@ def _dense_cases(graph: BenchGraph, seeds: RelaxSeeds, costs: Tensor, starts, ma
     )
     yield Comparison(
         "frontier_relax, sparse, 500 labels with parents",
-        QUESTIONS,
+        num_questions,
         lambda: frontier_relax(graph.relax, seeds, costs, num_hops=HOPS, max_labels=500, form="sparse"),
         "its own dense form",
         labels,
         lambda ours, theirs: all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True)),
-        peer_batch=QUESTIONS,
+        peer_batch=num_questions,
     )
 
 
@@ -197,14 +209,15 @@ def heap_dijkstra(graph: BenchGraph, starts, costs: Tensor) -> np.ndarray:
 
 def k_hop_cases(graph: BenchGraph) -> Iterator[Comparison]:
     """Three hops of 64 questions of three anchors, against igraph and torch_geometric."""
-    anchors = torch.randint(0, graph.num_nodes, (QUESTIONS * GROUPS,), generator=seeded(2))
-    each = torch.arange(QUESTIONS * GROUPS)
+    num_questions = batch_of(graph)
+    anchors = torch.randint(0, graph.num_nodes, (num_questions * GROUPS,), generator=seeded(2))
+    each = torch.arange(num_questions * GROUPS)
 
     def per_anchor():
         return k_hop(graph.offsets, graph.short, anchors, each, each.numel(), HOPS)
 
     def per_question():
-        return k_hop(graph.offsets, graph.short, anchors, each // GROUPS, QUESTIONS, HOPS)
+        return k_hop(graph.offsets, graph.short, anchors, each // GROUPS, num_questions, HOPS)
 
     def igraph_lists():
         return graph.igraph.neighborhood(anchors.tolist(), order=HOPS)
@@ -220,18 +233,24 @@ def k_hop_cases(graph: BenchGraph) -> Iterator[Comparison]:
             for row, nodes in enumerate(lists)
         )
 
-    name = "k_hop, 3 hops, 64 x 3"
+    name = f"k_hop, 3 hops, {num_questions} x 3"
     yield Comparison(
-        f"{name} anchors", QUESTIONS, per_anchor, "igraph neighborhood", igraph_lists, same_sets, peer_batch=QUESTIONS
+        f"{name} anchors",
+        num_questions,
+        per_anchor,
+        "igraph neighborhood",
+        igraph_lists,
+        same_sets,
+        peer_batch=num_questions,
     )
     yield Comparison(
         f"{name}, union",
-        QUESTIONS,
+        num_questions,
         per_question,
         "igraph neighborhood, numpy union",
         igraph_unions,
         same_sets,
-        peer_batch=QUESTIONS,
+        peer_batch=num_questions,
     )
     edge_index = torch.stack([graph.neighbours, graph.sources])
 
@@ -243,7 +262,7 @@ def k_hop_cases(graph: BenchGraph) -> Iterator[Comparison]:
     def same_first(ours, nodes) -> bool:
         return torch.equal(ours.node_ids[: int(ours.offsets[1])], torch.sort(nodes).values)
 
-    yield Comparison(f"{name}, union", QUESTIONS, per_question, "PyG k_hop_subgraph", pyg, same_first)
+    yield Comparison(f"{name}, union", num_questions, per_question, "PyG k_hop_subgraph", pyg, same_first)
     yield Comparison(
         "k_hop, 3 hops, one anchor",
         1,

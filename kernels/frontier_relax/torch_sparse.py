@@ -57,8 +57,8 @@ def sparse_labels(problem: Problem, least=None) -> RawLabels:
             break
         found = [_expand(problem, part, best, bounds, least or least_arrivals) for part in _blocks(problem, frontier)]
         keys, costs, parents, slots = (torch.cat(column) for column in zip(*found, strict=True))
-        bounds = _tighten(problem, _merge(best, (keys, costs, parents)), bounds)
         if problem.max_labels is not None:
+            bounds = _tighten(problem, _merge(best, (keys, costs, parents)), bounds)
             inside = costs <= bounds.index_select(0, _question_of(problem, keys))
             keys, costs, parents, slots = _select((keys, costs, parents, slots), inside)
         ids = labels.append(keys, costs, hop, parents, slots)
@@ -105,13 +105,11 @@ def _select(columns: tuple[Tensor, ...], mask: Tensor) -> list[Tensor]:
 def _tighten(problem: Problem, best: tuple[Tensor, Tensor, Tensor], bounds: Tensor) -> Tensor:
     """Lower each question's bound to the cost of its ``max_labels``-th cheapest label, where it has that many."""
     limit = problem.max_labels
-    if limit is None:
+    if limit is None or not best[0].numel():
         return bounds
     packed = torch.sort((_question_of(problem, best[0]) << 32) | cost_bits(best[1])).values
     ends = torch.searchsorted(packed, torch.arange(problem.num_questions + 1, device=packed.device) << 32)
     full = ends[1:] - ends[:-1] >= limit
-    if not packed.numel():
-        return bounds
     places = (ends[:-1] + limit - 1).clamp(max=packed.numel() - 1)
     nth = (packed[places] & 0xFFFFFFFF).int().view(torch.float32)
     return torch.where(full, torch.minimum(nth, bounds), bounds)
