@@ -24,7 +24,7 @@ from kgrag_gpu.ranking.coverage_paths import CoveredSet, PathsConfig, covered_se
 from kgrag_gpu.ranking.coverage_sets import GraphTensors, SetsConfig, SetSearch
 from kgrag_gpu.ranking.coverage_tokens import QuestionTokens, SentenceTokens, TokenCoverageConfig
 
-_MAX_PAIRS = 2_000_000  # pairs in flight; more and the questions are split
+_MAX_PAIRS = 500_000  # pairs in flight; more and the questions are split
 _MAX_CELLS = 64_000_000  # (question, sentence) cells in flight
 
 

@@ -18,7 +18,7 @@ from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.index.sentence_graph import Named, SentenceGraph
 from kgrag_gpu.ranking.coverage_tokens import UNIT_SCALE, QuestionTokens
 
-_BLOCK_ROWS = 1 << 17  # sets whose members' coverage is in memory at once
+_BLOCK_ROWS = 1 << 14  # sets whose members' coverage is in memory at once
 JOIN = -1  # the link of a pair that no entity connects: both its units are named by the question
 
 
@@ -91,6 +91,7 @@ class Coverage:
         self._place = torch.full((size,), -1, dtype=torch.int32, device=graph.device)
         self._parts: list[Tensor] = []
         self.rows: Int32[Tensor, "rows pieces"] = questions.coverage_of_keys(self._place.new_empty(0).long())
+        self.alone: Int32[Tensor, " rows"] = self.rows.sum(1, dtype=torch.int32)
 
     def add(self, question_ids: Tensor, sentence_ids: Tensor) -> None:
         """Computes the rows of those pairs that have none yet."""
@@ -101,7 +102,9 @@ class Coverage:
             return
         first = len(self.rows)
         self._place[keys] = torch.arange(first, first + len(keys), dtype=torch.int32, device=keys.device)
-        self.rows = torch.cat([self.rows, self._questions.coverage_of_keys(keys)])
+        new = self._questions.coverage_of_keys(keys)
+        self.rows = torch.cat([self.rows, new])
+        self.alone = torch.cat([self.alone, new.sum(1, dtype=torch.int32)])
 
     def places(self, question_ids: Int64[Tensor, "..."], sentence_ids: Int64[Tensor, "..."]) -> Int64[Tensor, "..."]:
         """Row numbers of pairs that have been added."""
@@ -113,27 +116,36 @@ def worths(
 ) -> tuple[Float64[Tensor, " sets"], Float64[Tensor, "sets size"], Float64[Tensor, "sets size"]]:
     """(coverage of the set, of each member alone, of the set without each member), in shares of the question."""
     num_sets, size = members.shape
-    sums = torch.zeros(num_sets, 1 + 2 * size, dtype=torch.int64, device=members.device)
+    sums = torch.zeros(num_sets, 1 + 2 * size, dtype=torch.int32, device=members.device)
     for start in range(0, num_sets, _BLOCK_ROWS):
         block = slice(start, start + _BLOCK_ROWS)
         places = coverage.places(question_ids[block, None], members[block])
+        alone = coverage.alone[places]
+        sums[block, 1 : 1 + size] = alone
+        if size == 1:
+            sums[block, 0] = alone[:, 0]
+            continue
         rows = [coverage.rows.index_select(0, places[:, i]) for i in range(size)]
-        for i, row in enumerate(rows):
-            sums[block, 1 + i] = row.sum(1, dtype=torch.int32)
-        # Maxima over the members before and after each one give the set without it.
-        after = [rows[-1]]
-        for row in reversed(rows[:-1]):
-            after.insert(0, torch.maximum(row, after[0]))
-        sums[block, 0] = after[0].sum(1, dtype=torch.int32)
-        before = None
-        for i in range(size):
-            rest = [part for part in (before, after[i + 1] if i + 1 < size else None) if part is not None]
-            if rest:
-                without = rest[0] if len(rest) == 1 else torch.maximum(*rest)
-                sums[block, 1 + size + i] = without.sum(1, dtype=torch.int32)
-            before = rows[i] if before is None else torch.maximum(before, rows[i])
+        sums[block, 0], rest = _joint_sums(rows)
+        sums[block, 1 + size :] = alone.flip(1) if size == 2 else rest
     shares = sums.double() / UNIT_SCALE
     return shares[:, 0], shares[:, 1 : 1 + size], shares[:, 1 + size :]
+
+
+def _joint_sums(rows: list[Tensor]) -> tuple[Int32[Tensor, " sets"], Int32[Tensor, "sets size"]]:
+    """Coverage of all members together and, from three on, without each: maxima over those before and after it."""
+    after = [rows[-1]]
+    for row in reversed(rows[:-1]):
+        after.insert(0, torch.maximum(row, after[0]))
+    whole = after[0].sum(1, dtype=torch.int32)
+    if len(rows) == 2:
+        return whole, whole.new_zeros(len(whole), 2)
+    rest, before = [after[1]], rows[0]
+    for row, following in zip(rows[1:-1], after[2:], strict=True):
+        rest.append(torch.maximum(before, following))
+        before = torch.maximum(before, row)
+    rest.append(before)
+    return whole, torch.stack([part.sum(1, dtype=torch.int32) for part in rest], dim=1)
 
 
 class SetSearch:

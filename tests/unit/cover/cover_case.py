@@ -198,7 +198,7 @@ class Oracle:
     def _prepare(self, question: str) -> None:
         found = self.encoder.token_states([question])
         idf = [math.log(1 + self.num_units / (1 + self.piece_df(int(p)))) for p in found.piece_ids]
-        self.w = [x / sum(idf) for x in idf]
+        self.w = [x / sum(idf) if sum(idf) else 0.0 for x in idf]
         states = [row.astype(np.float64) for row in found.states]
         c = self.c.tokens
         cosines = [[max(float(t @ q) for t in tokens) if tokens else -1.0 for q in states] for tokens in self.tokens]
