@@ -32,6 +32,10 @@ class WalkEnds:
     support: Float64[Tensor, " ends"]
     edge_ids: Int64[Tensor, "ends depth"]
 
+    def on_host(self) -> "WalkEnds":
+        """The same on the CPU."""
+        return WalkEnds(self.offsets.cpu(), self.entities.cpu(), self.support.cpu(), self.edge_ids.cpu())
+
 
 @dataclass(eq=False)
 class _States:

@@ -8,13 +8,15 @@ length at a time.
 Knows nothing of a question's topic entity, its number of hops or the directions of its relations.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from kernels import segment_topk
 from kgrag_gpu.anchors.disambiguate import DisambiguationConfig, EntityRelations, choose_anchors, relation_scores
@@ -27,9 +29,10 @@ from kgrag_gpu.expansion.relation_walks import WalkEnds, walk_paths
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.ranking.answer_types import EndTypes
 from kgrag_gpu.ranking.paths_align import Sheet
+from kgrag_gpu.ranking.paths_expected import expected_scores
 from kgrag_gpu.ranking.paths_lexical import RelationSpelling
 from kgrag_gpu.ranking.paths_question import PathQuestion, read_question
-from kgrag_gpu.ranking.relation_paths import PathBeam, PathScorer, PathWeights, ScoredPaths, StepTexts
+from kgrag_gpu.ranking.relation_paths import PathBeam, PathScorer, PathTables, PathWeights, ScoredPaths, StepTexts
 from kgrag_gpu.tensors.fixed_point import exact_dot
 from kgrag_gpu.words import split_words
 
@@ -44,6 +47,7 @@ class PathAnswerConfig(ConfigModel):
     sampled_names: Annotated[int, Field(ge=1)] = 24  # ends of a step whose names are looked at
     alias_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     min_alias_pairs: Annotated[int, Field(ge=1)] = 3
+    expected_width: Annotated[int, Field(ge=0)] = 12  # paths looked at for what the graph should hold; 0 leaves it out
     link: LinkConfig = LinkConfig()
     mention: MentionConfig = MentionConfig()
     spelling: SpellingConfig = SpellingConfig()
@@ -70,6 +74,9 @@ class PathAnswer:
         support: ways that lead to each.
         edges: the triples of one way to each, in order.
         words: the question's words as corrected around the chosen path's anchor.
+        shortfall: by how much the chosen path's score stays below that of the best path that the graph's habits would
+            allow for the same words (ranking/paths_expected.py); large where the graph lacks what is asked for. 0 where
+            it was not asked for.
     """
 
     paths: tuple[RankedPath, ...]
@@ -78,6 +85,38 @@ class PathAnswer:
     support: tuple[float, ...]
     edges: tuple[tuple[int, ...], ...]
     words: tuple[str, ...]
+    shortfall: float = 0.0
+
+
+class _Top(NamedTuple):
+    """The best paths of each question: rows of the scored paths (-1 where there are fewer), and their scores."""
+
+    rows: Tensor
+    scores: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The walk that answers a question: its `nth` path, from that agent's anchor, the walk `place` of `ends`."""
+
+    nth: int
+    agent: int
+    ends: WalkEnds
+    place: int
+
+    def answer(self, paths: tuple[RankedPath, ...], words: tuple[str, ...], shortfall: float) -> PathAnswer:
+        ends = self.ends
+        part = slice(int(ends.offsets[self.place]), int(ends.offsets[self.place + 1]))
+        trails = ends.edge_ids[part].tolist()
+        return PathAnswer(
+            paths=paths,
+            chosen=self.nth,
+            entities=tuple(ends.entities[part].tolist()),
+            support=tuple(ends.support[part].tolist()),
+            edges=tuple(tuple(edge for edge in trail if edge >= 0) for trail in trails),
+            words=words,
+            shortfall=shortfall,
+        )
 
 
 class PathAnswerer:
@@ -132,10 +171,14 @@ class PathAnswerer:
         sheet = Sheet.of(questions, self.config.max_steps, self._device)
         vectors = torch.from_numpy(np.array(self._resources.vectors(sheet.phrases))).to(self._device)
         with self._resources.stage("score paths"):
-            scored = self._score(sheet, vectors, anchors)
-            best = self._best(scored, anchors)
+            tables = self.scorer.tables(sheet.phrases, vectors)
+            scored = self._score(sheet, tables, anchors)
+            top = self._top(scored, anchors)
         with self._resources.stage("walk paths"):
-            return self._walk_best(best, scored, anchors, questions)
+            found = self._walk_best(top, scored, anchors)
+        with self._resources.stage("expect paths"):
+            expected = self._expected(sheet, tables, [-1 if f is None else f.agent for f in found])
+        return self._answers(top, scored, anchors, questions, expected, found)
 
     def _scorer(self) -> PathScorer:
         graph, kg, resources = self.steps, self._kg, self._resources
@@ -182,10 +225,22 @@ class PathAnswerer:
                 for words, (_, start, end, _) in zip(corrected, windows, strict=True)
             ]
 
-    def _score(self, sheet: Sheet, vectors: torch.Tensor, anchors: Links) -> ScoredPaths:
+    def _expected(self, sheet: Sheet, tables: PathTables, agents: Sequence[int]) -> list[float]:
+        """For each question the best score that the graph's habits allow for its chosen anchor's words (-inf: none)."""
+        best = [-math.inf] * len(agents)
+        asked = [q for q, agent in enumerate(agents) if agent >= 0]
+        if self.config.expected_width and asked:
+            chosen = sheet.take(torch.tensor([agents[q] for q in asked], device=self._device))
+            width, depth = self.config.expected_width, self.config.max_steps
+            scores = expected_scores(self.scorer, chosen, tables, depth, width).tolist()
+            for q, score in zip(asked, scores, strict=True):
+                best[q] = score
+        return best
+
+    def _score(self, sheet: Sheet, tables: PathTables, anchors: Links) -> ScoredPaths:
         """List and score the paths of all anchors, one length after the other."""
         config = self.config
-        beam = PathBeam(self.scorer, sheet, self.scorer.tables(sheet.phrases, vectors), config.max_steps)
+        beam = PathBeam(self.scorer, sheet, tables, config.max_steps)
         entities = torch.from_numpy(anchors.entity_ids).to(self._device)
         level = first_level(self.steps, entities, config.max_ends)
         kept = beam.add(level.parents, level.steps)
@@ -195,69 +250,58 @@ class PathAnswerer:
             kept = beam.add(level.parents, level.steps)
         return beam.scored()
 
-    def _best(self, scored: ScoredPaths, anchors: Links) -> torch.Tensor:
-        """Rows of the best paths of each question, [questions, num_paths], -1 where there are fewer."""
+    def _top(self, scored: ScoredPaths, anchors: Links) -> _Top:
+        """The best `num_paths` paths of each question over all its anchors."""
         questions = torch.from_numpy(anchors.question_ids).to(self._device)
         anchor_scores = torch.from_numpy(anchors.scores).to(self._device)
         scores = scored.scores + self.config.anchor_weight * anchor_scores[scored.agents]
         counts = torch.bincount(questions[scored.agents], minlength=len(anchors.offsets) - 1)
         offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         top = segment_topk(scores, offsets, self.config.num_paths)
-        self._top_scores = top.values
-        return top.indices
+        return _Top(top.indices, top.values)
 
-    def _walk_best(
-        self, best: torch.Tensor, scored: ScoredPaths, anchors: Links, questions: Sequence[PathQuestion]
-    ) -> list[PathAnswer]:
+    def _walk_best(self, top: _Top, scored: ScoredPaths, anchors: Links) -> list[_Found | None]:
         """Walk each question's paths in order until one leads anywhere."""
-        num_questions, num_paths = best.shape
-        chosen = [-1] * num_questions
-        found: list[tuple[WalkEnds, int] | None] = [None] * num_questions
+        num_questions, num_paths = top.rows.shape
+        found: list[_Found | None] = [None] * num_questions
         entities = torch.from_numpy(anchors.entity_ids).to(self._device)
         waiting = torch.arange(num_questions, device=self._device)
         for nth in range(num_paths):
-            waiting = waiting[best[waiting, nth] >= 0]
+            waiting = waiting[top.rows[waiting, nth] >= 0]
             if not len(waiting):
                 break
-            rows = best[waiting, nth]
-            ends = walk_paths(self.steps, entities[scored.agents[rows]], scored.steps[rows])
+            rows = top.rows[waiting, nth]
+            agents = scored.agents[rows]
+            ends = walk_paths(self.steps, entities[agents], scored.steps[rows]).on_host()
             leads = ends.offsets.diff() > 0
-            for place, question in enumerate(waiting.tolist()):
+            for place, (question, agent) in enumerate(zip(waiting.tolist(), agents.tolist(), strict=True)):
                 if leads[place]:
-                    chosen[question], found[question] = nth, (ends, place)
-            waiting = waiting[~leads]
-        return [
-            self._answer(best[q], self._top_scores[q], scored, anchors, questions, chosen[q], found[q])
-            for q in range(num_questions)
-        ]
+                    found[question] = _Found(nth, agent, ends, place)
+            waiting = waiting[~leads.to(waiting.device)]
+        return found
 
-    def _answer(
+    def _answers(
         self,
-        rows: torch.Tensor,
-        scores: torch.Tensor,
+        top: _Top,
         scored: ScoredPaths,
         anchors: Links,
         questions: Sequence[PathQuestion],
-        chosen: int,
-        found: tuple[WalkEnds, int] | None,
-    ) -> PathAnswer:
-        agents = [int(scored.agents[row]) for row in rows.tolist() if row >= 0]
-        paths = tuple(
-            RankedPath(
-                int(anchors.entity_ids[agent]), tuple(s for s in scored.steps[row].tolist() if s >= 0), float(score)
+        expected: Sequence[float],
+        found: Sequence[_Found | None],
+    ) -> list[PathAnswer]:
+        rows = top.rows.clamp(min=0)
+        agents = (scored.agents[rows] if len(scored.agents) else rows).tolist()
+        steps = (scored.steps[rows] if len(scored.agents) else rows[..., None]).tolist()
+        scores, counts = top.scores.tolist(), (top.rows >= 0).sum(1).tolist()
+        answers = []
+        for q, outcome in enumerate(found):
+            paths = tuple(
+                RankedPath(int(anchors.entity_ids[agents[q][i]]), tuple(s for s in steps[q][i] if s >= 0), scores[q][i])
+                for i in range(counts[q])
             )
-            for agent, row, score in zip(agents, rows.tolist(), scores.tolist(), strict=False)
-        )
-        if found is None:
-            return PathAnswer(paths, -1, (), (), (), ())
-        ends, place = found
-        part = slice(int(ends.offsets[place]), int(ends.offsets[place + 1]))
-        edges = tuple(tuple(e for e in trail if e >= 0) for trail in ends.edge_ids[part].tolist())
-        return PathAnswer(
-            paths,
-            chosen,
-            tuple(ends.entities[part].tolist()),
-            tuple(ends.support[part].tolist()),
-            edges,
-            questions[agents[chosen]].words,
-        )
+            if outcome is None:
+                answers.append(PathAnswer(paths, -1, (), (), (), ()))
+                continue
+            bare = scores[q][outcome.nth] - self.config.anchor_weight * float(anchors.scores[outcome.agent])
+            answers.append(outcome.answer(paths, questions[outcome.agent].words, max(0.0, expected[q] - bare)))
+        return answers

@@ -40,11 +40,14 @@ class EndTypes:
         profiles: int16 [steps, dim], the other relations of the ends, weighted by how many have them.
         name_means: int16 [steps, dim], the ends' names on average, less the average over all steps.
         kinds: share of person, place and date among the ends.
+        follower_offsets, follower_steps: the steps that some end of each step has, by step.
     """
 
     profiles: Tensor
     name_means: Tensor
     kinds: Float64[Tensor, "steps 3"]
+    follower_offsets: Int64[Tensor, " steps_plus_1"]
+    follower_steps: Int64[Tensor, " followers"]
     _follower_keys: Tensor
     _follower_logs: Tensor
 
@@ -80,11 +83,14 @@ class EndTypes:
         means = _unit(means - means.mean(axis=0, keepdims=True)) if len(means) else means
         keys = followers.row.astype(np.int64) * len(inverse) + followers.col
         order = np.argsort(keys)
+        offsets = np.searchsorted(followers.row[order], np.arange(len(inverse) + 1))
         logs = np.log10(np.maximum(followers.data, _RAREST_FOLLOWER))
         return cls(
             profiles=torch.from_numpy(to_fixed(profiles)).to(device),
             name_means=torch.from_numpy(to_fixed(means)).to(device),
             kinds=torch.from_numpy(kinds).to(device),
+            follower_offsets=torch.from_numpy(offsets).to(device),
+            follower_steps=torch.from_numpy(followers.col[order].astype(np.int64)).to(device),
             _follower_keys=torch.from_numpy(keys[order]).to(device),
             _follower_logs=torch.from_numpy(logs[order]).to(device),
         )

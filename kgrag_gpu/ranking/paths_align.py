@@ -73,6 +73,12 @@ class Sheet:
         arrays = (segment_ids, bounds, *table, nouns, kinds, shared)
         return cls(list(rows), *(torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in arrays))
 
+    def take(self, agents: Int64[Tensor, " agents"]) -> "Sheet":
+        """The sheet of some of the agents, in the order given."""
+        columns = (self.segment_ids, self.bounds, self.lengths, self.lowest, self.highest, self.typed, self.nouns)
+        kept = [column[agents] for column in (*columns, self.kinds, self.is_shared)]
+        return Sheet(self.phrases, *kept)
+
 
 @dataclass(frozen=True, eq=False)
 class Likeness:

@@ -48,7 +48,7 @@ class PathWeights(ConfigModel):
     noun_spelling_weight: float = 0.2
     name_share: float = 0.5  # of the ends' names, the rest being their profile
     name_limit: float = 0.2  # names speak against a kind more surely than for it
-    kind_weight: float = 0.15  # of who, where and when
+    kind_weight: float = 0.25  # of who, where and when
     back_cost: float = 0.03  # for going back by the relation just taken, unless words like "same" ask for it
     follow_weight: float = 0.05  # of log10 of the share of ends that go on by the next step
     max_paths: int = 256  # paths of an anchor that are gone on from at each length
@@ -138,7 +138,8 @@ class PathScorer:
         names = self.ends.name_cosines(vectors).clamp(max=w.name_limit)
         centred = profiles - profiles.sum(1, keepdim=True) / self.num_steps  # exact sums: any batch gives the same
         nouns = (1 - w.name_share) * centred + w.name_share * names + forward_letters
-        kinds = profiles + forward_letters
+        own = torch.where(self.is_backward, -1.0, cosines)  # "which gender is" asks for a gender, not for who has one
+        kinds = torch.maximum(profiles, own) + forward_letters
         typed = w.typed_level + w.typed_weight * (kinds - kinds.amax(1, keepdim=True))
         return PathTables(Likeness(torch.cat([segments, nothing]), w.empty, w.bound_cost), nouns, typed)
 
@@ -179,11 +180,15 @@ class _Level:
 class PathBeam:
     """Scores levels of growing paths."""
 
-    def __init__(self, scorer: PathScorer, sheet: Sheet, tables: PathTables, max_steps: int):
+    def __init__(
+        self, scorer: PathScorer, sheet: Sheet, tables: PathTables, max_steps: int, max_paths: int | None = None
+    ):
+        """`max_paths` takes the place of the weights' own limit."""
         self._scorer = scorer
         self._sheet = sheet
         self._tables = tables
         self._max_steps = max_steps
+        self._max_paths = max_paths or scorer.weights.max_paths
         self._last: _Level | None = None
         self._done: list[tuple[Tensor, Tensor, Tensor]] = []
 
@@ -234,6 +239,7 @@ class PathBeam:
         agents, last = before.agents[parents], before.steps[parents, -1]
         turns = steps == scorer.inverse[last]
         joins = (turns & sheet.is_shared[agents])[:, None]
+        shared = sheet.is_shared[agents].nonzero().flatten()  # only these may take two steps as one segment
         assert before.sums is not None and before.joined is not None  # only the last level is without
         backs = before.backs[parents] + (turns & (scorer.inverse[steps] != steps)).double()
         follows = before.follows[parents] + scorer.ends.follower_logs(last, steps)
@@ -241,11 +247,13 @@ class PathBeam:
         if is_last:
             level = _Level(agents, path, None, None, backs, follows)
             whole = last_sums(sheet, like, agents, steps, before.sums, parents)
-            carried = last_sums(sheet, like, agents, steps, before.joined, parents)
+            carried = torch.full_like(whole, IMPOSSIBLE)
+            carried[shared] = last_sums(sheet, like, agents[shared], steps[shared], before.joined, parents[shared])
             fresh = torch.where(joins, spent(sheet, before.sums[parents], agents), IMPOSSIBLE)
             return level, [(whole, depth), (torch.maximum(carried, fresh), depth - 1)]
         sums = next_sums(sheet, like, agents, steps, before.sums, parents)
-        carried = next_sums(sheet, like, agents, steps, before.joined, parents)
+        carried = torch.full_like(sums, IMPOSSIBLE)
+        carried[shared] = next_sums(sheet, like, agents[shared], steps[shared], before.joined, parents[shared])
         joined = torch.maximum(carried, torch.where(joins[:, :, None], before.sums[parents], IMPOSSIBLE))
         level = _Level(agents, path, sums, joined, backs, follows)
         return level, [(spent(sheet, sums, agents), depth), (spent(sheet, joined, agents), depth - 1)]
@@ -282,7 +290,7 @@ class PathBeam:
 
     def _promising(self, level: _Level) -> Int64[Tensor, " kept"]:
         """At most `max_paths` of each agent, by the best mean likeness over any beginning of the words."""
-        limit = self._scorer.weights.max_paths
+        limit = self._max_paths
         counts = torch.bincount(level.agents, minlength=len(self._sheet.is_shared))
         if not counts.numel() or int(counts.max()) <= limit:
             return torch.arange(len(level.agents), device=level.agents.device)
