@@ -34,8 +34,8 @@ def expected_scores(
         kept = beam.add(owners, following)
         last = following[kept]
     scored = beam.scored()
-    best = torch.full((num_agents,), -torch.inf, dtype=torch.float64, device=scored.scores.device)
-    return best.index_reduce_(0, scored.agents, scored.scores, "amax")
+    counts = torch.bincount(scored.agents, minlength=num_agents)
+    return segment_topk(scored.scores, torch.cat([counts.new_zeros(1), counts.cumsum(0)]), 1).values[:, 0]
 
 
 def _likeliest_steps(
@@ -48,10 +48,12 @@ def _likeliest_steps(
     real = sheet.segment_ids >= 0
     pairs = torch.unique(rows[real] * num_phrases + sheet.segment_ids[real])
     agents, phrases = pairs // num_phrases, pairs % num_phrases
+    counts = torch.bincount(agents, minlength=num_agents)
     best = torch.full((num_agents, num_steps), -torch.inf, dtype=torch.float64, device=rows.device)
-    for start in range(0, len(agents), 1024):  # a block of [pairs, steps] at a time
-        block = slice(start, start + 1024)
-        best.index_reduce_(0, agents[block], tables.like.table[phrases[block]], "amax")
+    first = counts.cumsum(0) - counts
+    for nth in range(int(counts.max()) if num_agents else 0):  # an agent has some dozens of segments
+        having = (counts > nth).nonzero().flatten()
+        best[having] = torch.maximum(best[having], tables.like.table[phrases[first[having] + nth]])
     offsets = torch.arange(num_agents + 1, device=rows.device) * num_steps
     top = segment_topk(best.flatten(), offsets, min(width, max(num_steps, 1))).indices
     chosen = top[top >= 0].sort().values

@@ -97,7 +97,13 @@ class StepTexts:
     def best_by_step(self, scores: Float64[Tensor, "rows texts"], num_steps: int) -> Float64[Tensor, "rows steps"]:
         """The best of each step's texts."""
         out = torch.full((scores.shape[0], num_steps), -torch.inf, dtype=scores.dtype, device=scores.device)
-        return out.index_reduce_(1, self.steps, scores, "amax")
+        first = self.first_rows()
+        counts = torch.bincount(self.steps, minlength=num_steps)[self.steps[first]]
+        for nth in range(int(counts.max()) if len(counts) else 0):  # nearly all steps have one text
+            rows = first[counts > nth] + nth
+            steps = self.steps[rows]
+            out[:, steps] = torch.maximum(out[:, steps], scores[:, rows])
+        return out
 
 
 @dataclass(frozen=True, eq=False)
