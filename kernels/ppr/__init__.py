@@ -129,10 +129,16 @@ def ppr(
 
 
 def num_passes(damping: float, tolerance: float) -> int:
-    """Least t with ``2 damping^(t + 1) <= tolerance``: after t passes the L1 residual is at most that."""
+    """Passes after which the L1 residual is at most ``tolerance``, whatever the graph and the restart.
+
+    The walk is summed as ``(1 - d) sum over k <= t of d^k P^k restart`` and scaled to sum 1. What is missing,
+    ``(1 - d) d^(t + 1)`` at most, enters the residual once as such and once through the scaling; nodes without a
+    way out only lessen it. So t is the least with ``2 (1 - d) d^(t + 1) <= tolerance (1 - d^(t + 1))``.
+    """
     if damping == 0:
         return 0
-    return max(0, math.ceil(math.log(tolerance / 2) / math.log(damping)) - 1)
+    missing = tolerance / (2 * (1 - damping) + tolerance)
+    return max(0, math.ceil(math.log(missing) / math.log(damping)) - 1)
 
 
 def ppr_residual(

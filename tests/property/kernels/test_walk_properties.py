@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_strategies import csr_graphs
 
-from kernels import k_hop, ppr, ppr_graph, triple_beam
+from kernels import k_hop, ppr, ppr_graph, ppr_residual, triple_beam
 
 common = settings(
     deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
@@ -31,6 +31,9 @@ def test_ppr_any_graph_equals_the_dense_solve(graph, data, weighted):
     expected = ppr(prepared, restart, backend="reference")
     actual = ppr(prepared, restart)
     assert (actual - expected).abs().sum(1).max() <= 3e-6 if len(rows) else actual.shape == expected.shape
+    coarse = ppr(prepared, restart, damping=0.7, tolerance=0.05)
+    filled = restart.sum(1) > 0
+    assert (ppr_residual(prepared, coarse, restart, damping=0.7)[filled] <= 0.05 + 1e-6).all()
     for row in range(len(rows)):
         assert torch.equal(ppr(prepared, restart[row : row + 1]), actual[row : row + 1])
 
