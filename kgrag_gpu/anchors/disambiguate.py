@@ -1,8 +1,8 @@
 """Which of the entities that a question may name are its anchors (AnchorRAG 3.2).
 
-`score(e, q)` is the mean of the top min(k, |rel(e)|) cosines between the question and the texts of e's distinct directed
-relations. It decides among names that fit about equally well (`tie_break`), is blended with the name's score (`blend`),
-or stands alone (`relations_only`, the paper's form).
+`score(e, q)` is the mean of the top min(k, |rel(e)|) cosines between the question and the texts of e's distinct
+directed relations. It decides among names that fit about equally well (`tie_break`), is blended with the name's score
+(`blend`), or stands alone (`relations_only`, the paper's form).
 """
 
 from dataclasses import dataclass

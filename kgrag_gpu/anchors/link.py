@@ -94,6 +94,9 @@ class NameIndex:
             for folded in dict.fromkeys(_folded(s) for s in spellings):
                 if folded:
                     rows.setdefault(folded, []).append(entity)
+        # A name of symbols alone ("$") has no words to compare: it is found where it stands between spaces.
+        self._symbols = {name: entities for name, entities in rows.items() if not split_words(name)}
+        rows = {name: entities for name, entities in rows.items() if name not in self._symbols}
         self.names = list(rows)
         self._entities = list(rows.values())
         self._num_words = np.array([len(name.split()) for name in self.names], dtype=np.int64)
@@ -114,6 +117,16 @@ class NameIndex:
         edits = self._edits(name_ids, windows)
         scores = self._scores(words, text_ids, starts, ends, edits)
         return self._best(texts, words, np.stack([text_ids, name_ids, starts, ends, edits]), scores)
+
+    def _symbol_links(self, texts: Sequence[str]) -> list[tuple[int, int, int]]:
+        """(text, entity, words before) of names of symbols alone."""
+        found = []
+        for q, text in enumerate(texts if self._symbols else []):
+            pieces = fold(text).split()
+            for i, piece in enumerate(pieces):
+                before = len(split_words(" ".join(pieces[:i])))
+                found.extend((q, entity, before) for entity in self._symbols.get(piece, ()))
+        return found
 
     def _build_words(self) -> None:
         vocabulary = sorted({word for name in self.names for word in name.split()})
@@ -218,6 +231,11 @@ class NameIndex:
         entities = np.array([e for i in table[1].tolist() for e in self._entities[i]], dtype=np.int64)
         text_ids, _, starts, ends, edits = table[:, rows]
         scores = scores[rows].copy()
+        symbols = np.array(self._symbol_links(texts), dtype=np.int64).reshape(-1, 3)
+        text_ids, entities = np.append(text_ids, symbols[:, 0]), np.append(entities, symbols[:, 1])
+        starts, ends = np.append(starts, symbols[:, 2]), np.append(ends, symbols[:, 2])
+        edits = np.append(edits, np.zeros(len(symbols), np.int64))
+        scores = np.append(scores, np.full(len(symbols), self._costs.config.relation_cost))
         for i in np.flatnonzero(edits == 0).tolist():
             if self._stands_in(texts[int(text_ids[i])], int(entities[i])):
                 scores[i] += self.config.case_bonus
