@@ -129,16 +129,14 @@ def ppr(
 
 
 def num_passes(damping: float, tolerance: float) -> int:
-    """Passes after which the L1 residual is at most ``tolerance``, whatever the graph and the restart.
+    """Passes after which the L1 residual is at most ``tolerance``, whatever the graph: ``2 damping^(t + 1)`` bounds it.
 
-    The walk is summed as ``(1 - d) sum over k <= t of d^k P^k restart`` and scaled to sum 1. What is missing,
-    ``(1 - d) d^(t + 1)`` at most, enters the residual once as such and once through the scaling; nodes without a
-    way out only lessen it. So t is the least with ``2 (1 - d) d^(t + 1) <= tolerance (1 - d^(t + 1))``.
+    The walk starts from the restart itself. Summing the series from its first term would need a pass fewer by its own
+    bound, but errs ten times more on real graphs: there the last term, which this start keeps, has mixed.
     """
     if damping == 0:
         return 0
-    missing = tolerance / (2 * (1 - damping) + tolerance)
-    return max(0, math.ceil(math.log(missing) / math.log(damping)) - 1)
+    return max(0, math.ceil(math.log(tolerance / 2) / math.log(damping)) - 1)
 
 
 def ppr_residual(

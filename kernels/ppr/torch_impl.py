@@ -32,8 +32,8 @@ def _solve_block(graph: PprGraph, restart: Tensor, damping: float, passes: int, 
     width = restart.shape[0] + -restart.shape[0] % LANES
     field = torch.zeros((safe.numel(), width), dtype=torch.float32, device=restart.device)
     # a node without a way out has no slot that reads it: dividing it by 1 keeps its own score
+    field[nodes, questions] = (mass / safe[nodes].double()).float()
     again = ((1 - damping) * mass / safe[nodes].double()).float()
-    field[nodes, questions] = again
     factor = (damping / safe)[:, None]
     for _ in range(passes):
         field = gather_sum(graph, field)

@@ -110,8 +110,9 @@ def _walk(graph: StepGraph, anchors: Tensor, paths: Tensor, max_slots: int) -> W
             return None
         states = _advance(graph, states, groups, position)
         ahead = paths[:, position + 1] if position + 1 < depth else torch.full_like(paths[:, 0], -1)
-        turns = ahead[states.walks] == graph.inverse[paths[states.walks, position]]
-        edges = torch.where(turns, states.trails[:, position] + 1, 0)  # only a walk that turns needs its last triple
+        now, then = paths[states.walks, position], ahead[states.walks]
+        # Only a walk that turns, or that could go round a self-loop again, needs to know its last triple.
+        edges = torch.where((then == graph.inverse[now]) | (then == now), states.trails[:, position] + 1, 0)
         spots = states.walks * graph.num_entities + states.entities
         states = states.merged(_pair_keys(spots, edges))
     done.append(states)

@@ -72,9 +72,7 @@ class DenseIndex:
     def _measure_recall(self, sample_size: int = 200) -> float:
         rows = np.linspace(0, len(self._vectors) - 1, sample_size).astype(np.int64)
         queries = to_float(self._vectors[rows])
-        exact = faiss.knn(
-            queries, to_float(np.asarray(self._vectors)), 10, metric=faiss.METRIC_INNER_PRODUCT
-        )[1]
+        exact = faiss.knn(queries, to_float(np.asarray(self._vectors)), 10, metric=faiss.METRIC_INNER_PRODUCT)[1]
         found = [ranking.rows for ranking in self.search(self._vectors[rows], 10)]
         return float(np.mean([len(np.intersect1d(a, b)) / 10 for a, b in zip(exact, found, strict=True)]))
 

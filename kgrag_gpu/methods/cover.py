@@ -26,14 +26,12 @@ from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.index.dense import DenseIndex
 from kgrag_gpu.index.fuse import Ranking, append_missing
 from kgrag_gpu.index.sentence_graph import SentenceGraphConfig, build_sentence_graph
-from kgrag_gpu.index.tokens import TokensConfig, build_token_index
+from kgrag_gpu.index.tokens import TokenIndex, TokensConfig, build_token_index
 from kgrag_gpu.kg.store import Kg
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.ranking.coverage import ConnectedCoverage, CoverageConfig, CoverageResult
 from kgrag_gpu.ranking.coverage_paths import JOIN, CoveredSet
-from kgrag_gpu.types import EntityRef, EvidencePath, EvidenceStep, Question, Retrieval
-
-_JOINED = "named beside"
+from kgrag_gpu.types import EntityRef, EvidencePath, EvidenceStep, Passage, Question, Retrieval
 
 
 class CoverConfig(ConfigModel):
@@ -51,14 +49,15 @@ class Cover:
 
     Config: ClassVar[type[ConfigModel]] = CoverConfig
 
-    def __init__(self, config: CoverConfig, resources: Resources):
+    def __init__(self, config: CoverConfig, resources: Resources, tokens: TokenIndex | None = None):
+        """`tokens` is the token index of `resources.unit_texts` where the caller has it already."""
         self._config = config
         self._resources = resources
         self._kg = resources.kg
         texts = resources.unit_texts
         encoder = resources.encoder
         with resources.stage("encode tokens"):
-            tokens = build_token_index(texts, encoder, resources.cache_dir, config.index)
+            tokens = tokens or build_token_index(texts, encoder, resources.cache_dir, config.index)
         assert tokens is not None  # one worker builds all shards
         with resources.stage("build sentence graph"):
             graph = build_sentence_graph(self._kg, config.graph)
@@ -66,6 +65,11 @@ class Cover:
             self.coverage = ConnectedCoverage(tokens, graph, title_chars, config.coverage, resources.device)
         with resources.stage("build dense index"):
             self._dense = DenseIndex(tokens.vectors, resources.config.index)
+
+    @property
+    def passages(self) -> list[Passage]:
+        """The passages ranked; empty over a KG of bare triples."""
+        return self._kg.passages
 
     def retrieve(self, questions: Sequence[Question]) -> list[Retrieval]:
         """Ranks passages (or triples) for a batch of questions."""
@@ -115,7 +119,6 @@ class Cover:
 def evidence_path(kg: Kg, unit_ids: np.ndarray, sentences: Sequence[str], found: CoveredSet) -> EvidencePath:
     """A winning set in words: a step for each sentence, with the entity that links it to the sentence before."""
     steps = []
-    links = ("", *(_JOINED if link == JOIN else kg.entity_names[link] for link in found.link_entities))
     for place, sentence in enumerate(found.sentence_ids):
         unit = int(unit_ids[sentence])
         if not kg.passages:
@@ -124,9 +127,13 @@ def evidence_path(kg: Kg, unit_ids: np.ndarray, sentences: Sequence[str], found:
             steps.append(EvidenceStep(*names, text=sentences[sentence], edge_id=unit))
             continue
         # The first sentence is tied to the second by the second's link; every later one brings its own.
-        link = links[max(place, 1)] if len(links) > 1 else ""
-        relation = link if link == _JOINED else "mentions" if link else "covers"
-        tail = "" if link == _JOINED else link
+        link = found.link_entities[max(place - 1, 0)] if found.link_entities else JOIN
+        if not found.link_entities:
+            relation, tail = "stands alone", ""
+        elif link == JOIN:
+            relation, tail = "is named by the question", ""
+        else:
+            relation, tail = "is about" if kg.passage_entities[unit] == link else "mentions", kg.entity_names[link]
         steps.append(EvidenceStep(kg.passages[unit].title, relation, tail, sentences[sentence], (unit,)))
     notes = {"covered": [list(words) for words in found.covered], "missed": list(found.missed)}
     return EvidencePath(tuple(steps), found.worth, notes)

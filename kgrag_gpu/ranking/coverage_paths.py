@@ -5,9 +5,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from kgrag_gpu.config.schema import ConfigModel
-from kgrag_gpu.ranking.coverage_sets import JOIN, SetSearch, winners
+from kgrag_gpu.ranking.coverage_sets import JOIN, Sets, SetSearch, winners
 from kgrag_gpu.ranking.coverage_tokens import UNIT_SCALE, QuestionTokens
 
 _FIXED = 1.0 / UNIT_SCALE
@@ -21,7 +22,7 @@ class PathsConfig(ConfigModel):
 
 
 class CoveredSet(NamedTuple):
-    """One winning set in plain values, best sentence order kept as it was found."""
+    """One winning set in plain values, its sentences in the order of the chain as far as the question tells it."""
 
     sentence_ids: tuple[int, ...]
     link_entities: tuple[int, ...]  # `JOIN` where no entity links
@@ -59,9 +60,24 @@ def covered_sets(
     return out
 
 
-def _covered_set(search, questions: QuestionTokens, sets, row: int, config: PathsConfig) -> CoveredSet:
+def _reading_order(search: SetSearch, question: int, members: Tensor) -> Tensor:
+    """The first two members in the order of the question's chain.
+
+    First comes the one that the question names, or else the one that covers more: an answer stands where the question's
+    own words end. Links stay as they are: the first connects the two either way.
+    """
+    if len(members) < 2:
+        return members
+    pair = members[:2]
+    names = search.name_scores(question, pair).tolist()
+    alone = search.coverage.alone[search.coverage.places(torch.full_like(pair, question), pair)].tolist()
+    swap = (names[1], alone[1]) > (names[0], alone[0])
+    return torch.cat([pair.flip(0) if swap else pair, members[2:]])
+
+
+def _covered_set(search: SetSearch, questions: QuestionTokens, sets: Sets, row: int, config: PathsConfig) -> CoveredSet:
     question = int(sets.question_ids[row])
-    members = sets.members[row]
+    members = _reading_order(search, question, sets.members[row])
     places = search.coverage.places(sets.question_ids[row].expand(len(members)), members)
     words, numbers = questions.words[question]
     rows = search.coverage.rows[places][:, : len(numbers)].cpu().numpy() * _FIXED

@@ -193,6 +193,10 @@ class SetSearch:
             if size < config.max_sentences:
                 grown = self._merge_best([candidates], config.num_grown_sets)
 
+    def name_scores(self, question: int, sentence_ids: Int64[Tensor, " sentences"]) -> Float64[Tensor, " sentences"]:
+        """How surely the question names each sentence's unit, 0 to 1."""
+        return self._name_scores[question, self._graph.unit_ids[sentence_ids]]
+
     def _linked_pairs(self, seeds: Tensor, questions: Tensor, sentences: Tensor) -> Sets:
         """Each pair of neighbours with an end in the seeds, once for each entity that links it."""
         graph = self._graph

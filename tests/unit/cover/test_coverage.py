@@ -155,3 +155,10 @@ def test_question_tokens_coverage_sums_to_what_sets_are_worth(tmp_path):
     assert (alone[1] == tokens.coverage(torch.tensor([0]), torch.tensor([0]))[0]).all()
     assert int(alone[0, 1:].sum()) == 0  # the fourth question has one word
     assert 0 < int(rows.amax(0).sum()) <= 2**30 + tokens.width
+
+
+def test_rank_evidence_begins_where_the_question_begins(tmp_path):
+    corpus = Corpus(PASSAGES, tmp_path)
+    best = corpus.rank(["Where was the painter Alda born, a town with a fish market?"], config())[0].sets[0]
+    assert corpus.graph.texts[best.sentence_ids[0]].startswith("Alda")
+    assert {"Alda", "born"} <= set(best.covered[0])

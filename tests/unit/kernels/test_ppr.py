@@ -86,7 +86,7 @@ def test_ppr_graph_symmetric_promise_gives_the_same_walk():
 
 
 def test_num_passes_follows_from_the_bound():
-    assert num_passes(0.5, 1e-6) == 19 and num_passes(0.0, 1e-6) == 0 and num_passes(0.5, 0.9) == 1
+    assert num_passes(0.5, 1e-6) == 20 and num_passes(0.0, 1e-6) == 0 and num_passes(0.5, 0.9) == 1
 
 
 @pytest.mark.parametrize(
