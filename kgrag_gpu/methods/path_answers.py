@@ -293,6 +293,7 @@ class PathAnswerer:
         agents = (scored.agents[rows] if len(scored.agents) else rows).tolist()
         steps = (scored.steps[rows] if len(scored.agents) else rows[..., None]).tolist()
         scores, counts = top.scores.tolist(), (top.rows >= 0).sum(1).tolist()
+        bare = (scored.scores[rows] if len(scored.agents) else rows.double()).tolist()  # without the anchor's share
         answers = []
         for q, outcome in enumerate(found):
             paths = tuple(
@@ -302,6 +303,6 @@ class PathAnswerer:
             if outcome is None:
                 answers.append(PathAnswer(paths, -1, (), (), (), ()))
                 continue
-            bare = scores[q][outcome.nth] - self.config.anchor_weight * float(anchors.scores[outcome.agent])
-            answers.append(outcome.answer(paths, questions[outcome.agent].words, max(0.0, expected[q] - bare)))
+            shortfall = max(0.0, expected[q] - bare[q][outcome.nth])
+            answers.append(outcome.answer(paths, questions[outcome.agent].words, shortfall))
         return answers
