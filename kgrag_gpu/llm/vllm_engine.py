@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import vllm
 from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
+from vllm.v1.engine.exceptions import EngineDeadError
 
 from kgrag_gpu.config.schema import LlmConfig
 from kgrag_gpu.llm.models import ModelFiles
@@ -157,7 +158,7 @@ class VllmBackend:
             internal[row] = self._engine.add_request(name, {"prompt_token_ids": list(ids)}, parameter) or name
         last = time.monotonic()
         while rows and self._engine.has_unfinished_requests():
-            for output in self._engine.step():
+            for output in self._step():
                 if output.finished and output.request_id in rows:
                     last = time.monotonic()
                     yield rows.pop(output.request_id), output
@@ -165,6 +166,14 @@ class VllmBackend:
                 self._engine.abort_request([internal[row] for row in rows.values()], internal=True)
                 break
         yield from ((row, None) for row in sorted(rows.values()))
+
+    def _step(self) -> list[Any]:
+        """One step; a dead engine ends the run, since no later question could be answered either."""
+        try:
+            return self._engine.step()
+        except EngineDeadError as error:
+            reason = "vLLM's engine process died (its messages stand above)"
+            raise UserError(f"{reason}; the same command goes on: replies so far are kept") from error
 
     def _parameters(self, prompt: Prompt, sampling: Sampling) -> SamplingParams:
         structured = StructuredOutputsParams(json=prompt.json_schema) if prompt.json_schema else None
