@@ -135,7 +135,7 @@ def evidence_path(kg: Kg, unit_ids: np.ndarray, sentences: Sequence[str], found:
         else:
             relation, tail = "is about" if kg.passage_entities[unit] == link else "mentions", kg.entity_names[link]
         steps.append(EvidenceStep(kg.passages[unit].title, relation, tail, sentences[sentence], (unit,)))
-    notes = {"covered": [list(words) for words in found.covered], "missed": list(found.missed)}
+    notes = {"covered": found.covered, "missed": found.missed, "words": [list(pair) for pair in found.words]}
     return EvidencePath(tuple(steps), found.worth, notes)
 
 

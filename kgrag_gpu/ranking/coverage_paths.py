@@ -27,8 +27,17 @@ class CoveredSet(NamedTuple):
     sentence_ids: tuple[int, ...]
     link_entities: tuple[int, ...]  # `JOIN` where no entity links
     worth: float
-    covered: tuple[tuple[str, ...], ...]  # words of the question, by the sentence that covers each best
-    missed: tuple[str, ...]
+    words: tuple[tuple[str, int], ...]  # of the question, in order, with the member that covers each best; -1: none
+
+    @property
+    def covered(self) -> list[list[str]]:
+        """For each member the words that it covers best."""
+        return [[word for word, by in self.words if by == member] for member in range(len(self.sentence_ids))]
+
+    @property
+    def missed(self) -> list[str]:
+        """The words that no member covers."""
+        return [word for word, by in self.words if by < 0]
 
 
 def covered_sets(
@@ -89,13 +98,11 @@ def _covered_set(search: SetSearch, questions: QuestionTokens, sets: Sets, row: 
     share = np.divide(by_word, total, out=np.zeros_like(by_word), where=total > 0)
     best = share.argmax(axis=0) if len(words) else np.zeros(0, np.int64)
     is_covered = share.max(axis=0, initial=0.0) >= config.covered_from
-    named = [(word, int(best[i]), bool(is_covered[i])) for i, word in enumerate(words) if word]
     return CoveredSet(
         sentence_ids=tuple(members.tolist()),
         link_entities=tuple(sets.links[row].tolist()),
         worth=float(sets.worth[row]),
-        covered=tuple(tuple(w for w, m, ok in named if ok and m == member) for member in range(len(rows))),
-        missed=tuple(w for w, _, ok in named if not ok),
+        words=tuple((word, int(best[i]) if is_covered[i] else -1) for i, word in enumerate(words) if word),
     )
 
 
