@@ -34,7 +34,9 @@ def read(path: Path) -> RecordFile:
     for number, (where, line) in enumerate(lines.records, 1):
         cells = [cell.strip() for cell in line.split("\t")]
         names = ("question", "answer", "path")
-        record = dict(zip(names, [*cells, "", ""][:3], strict=True)) if len(cells) in (2, 3) else {"line": line}
+        record: dict[str, str] = {"line": line}
+        if len(cells) in (2, 3):
+            record = dict(zip(names, [*cells, "", ""][:3], strict=True))
         records.append((where, {"id": f"{path.stem}-{number}", **record}))
     return RecordFile(records, lines.rejected)
 
