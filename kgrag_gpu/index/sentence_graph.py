@@ -106,7 +106,7 @@ class QuestionNames:
         self._index = MentionIndex(self._spellings)
         titled = np.flatnonzero(title_ids >= 0)
         self._titled_units = titled[np.argsort(title_ids[titled], kind="stable")]
-        counts = np.bincount(title_ids[titled], minlength=kg.num_entities) if len(titled) else np.zeros(1, np.int64)
+        counts = np.bincount(title_ids[titled], minlength=kg.num_entities)
         self._unit_offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         folded = {form: number for number, form in enumerate(dict.fromkeys(map(fold, self._spellings)))}
         self._forms = np.array([folded[fold(spelling)] for spelling in self._spellings], dtype=np.int64)

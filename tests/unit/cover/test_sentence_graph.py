@@ -115,3 +115,11 @@ def test_names_find_keeps_the_surest_and_counts_the_rest():
 def test_corpus_of_the_tests_cuts_as_the_oracle_does(tmp_path):
     corpus = Corpus(PASSAGES, tmp_path)
     assert all("." not in text[:-1] for text in corpus.graph.texts)
+
+
+def test_names_find_without_titles_still_names_entities():
+    passages = [Passage("", "It saw Alda, Borin."), Passage("", "It saw Alda, Borin.")]
+    kg = build_mentions_kg(passages)
+    named = build_sentence_graph(kg).names.find(["alda"])
+    assert named.entity_ids.tolist() == [kg.entity_names.index("Alda")]
+    assert named.unit_ids.tolist() == []
