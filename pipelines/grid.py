@@ -23,7 +23,9 @@ import numpy as np
 import torch
 
 from kgrag_gpu.config.load import load_run_config
+from kgrag_gpu.config.schema import RunConfig
 from kgrag_gpu.data.registry import DATASETS, load_questions
+from kgrag_gpu.index.encoder import Encoder
 from kgrag_gpu.kg.build import kg_for_run
 from kgrag_gpu.methods.registry import method_class
 from kgrag_gpu.methods.resources import Resources
@@ -84,9 +86,9 @@ class Grid:
         if not any(question.gold_passage_ids for question in self._questions.questions):
             raise UserError(f"{args.dataset}: no question has gold passages; a grid needs recall to choose by")
         self.is_first = np.array([in_first_half(question.id) for question in self._questions.questions])
-        cache_dir = args.run_root / "cache"
-        self._kg = kg_for_run(config.kg, self._questions, cache_dir)
-        self._resources = Resources(config, self._kg, cache_dir)
+        self._cache_dir = args.run_root / "cache"
+        self._kg = kg_for_run(config.kg, self._questions, self._cache_dir)
+        self._encoders: dict[str, Encoder] = {}
         row_of = {(p.title, p.text): row for row, p in enumerate(self._kg.passages)}
         mapped = [row_of.get((p.title, p.text), -1) for p in self._questions.passages]
         self._gold = [tuple(mapped[i] for i in q.gold_passage_ids) for q in self._questions.questions]
@@ -94,8 +96,7 @@ class Grid:
     def score(self, values: dict[str, str]) -> tuple[Cell, dict[str, np.ndarray]]:
         """One combination's cell, and each metric's score of every question (NaN without gold)."""
         config = self._config(values)
-        self._resources.config = config
-        method = method_class(config.method_name)(config.method, self._resources)
+        method = method_class(config.method_name)(config.method, self._resources(config))
         questions = self._questions.questions
         started = time.perf_counter()
         found = []
@@ -113,10 +114,25 @@ class Grid:
         cost = round(1e3 * seconds / max(1, len(questions)), 2)
         return Cell(values, halves[0], halves[1], cost), scores
 
-    def _config(self, values: dict[str, str]):
+    def _resources(self, config: RunConfig) -> Resources:
+        """Fresh ones, since any index may depend on the values; only a loaded encoder is kept."""
+        resources = Resources(config, self._kg, self._cache_dir)
+        key = config.encoder.model_dump_json()
+        if key in self._encoders:
+            resources.__dict__["encoder"] = self._encoders[key]
+        elif method_needs_encoder(config.method_name):
+            self._encoders[key] = resources.encoder
+        return resources
+
+    def _config(self, values: dict[str, str]) -> RunConfig:
         overrides = [*self._args.set, *(f"{key}={value}" for key, value in values.items())]
         options = {"dataset.data": self._args.data, "dataset.limit": self._args.limit, "kg.path": self._args.kg}
         return load_run_config(self._args.dataset, self._args.method, (), overrides, options)
+
+
+def method_needs_encoder(name: str) -> bool:
+    """Whether a method ever looks at vectors; loading the encoder takes seconds that BM25 need not spend."""
+    return name != "bm25"
 
 
 def in_first_half(question_id: str) -> bool:
