@@ -7,6 +7,7 @@ the first explanation, in log10 units; link.py prices the second and keeps the d
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -36,6 +37,14 @@ class MentionCosts:
     config: MentionConfig = field(default_factory=MentionConfig)
     _known: dict[str, float] = field(default_factory=dict)
 
+    @cached_property
+    def _by_start(self) -> dict[str, list[str]]:
+        """The relation words by their first letters."""
+        found: dict[str, list[str]] = {}
+        for word in sorted(self.relation_words):
+            found.setdefault(word[:_STEM_LENGTH], []).append(word)
+        return found
+
     def cost(self, word: str) -> float:
         """The cheaper of: the word as written, or a known word misspelt once."""
         if word not in self._known:
@@ -63,7 +72,7 @@ class MentionCosts:
         """Whether the word, or one that begins alike, stands in a relation's text ("director" in "directed by")."""
         if word in self.relation_words:
             return len(word) >= _STEM_LENGTH
-        for other in self.relation_words:
+        for other in self._by_start.get(word[:_STEM_LENGTH], ()):
             shared = _shared_start(word, other)
             if shared >= _STEM_LENGTH and shared >= _STEM_SHARE * max(len(word), len(other)):
                 return True

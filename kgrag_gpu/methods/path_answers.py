@@ -127,7 +127,7 @@ class PathAnswerer:
         self._resources = resources
         self._device = resources.device
         kg = resources.kg
-        self._kg = kg
+        self.kg = kg
         self.relation_texts = [" ".join(split_words(text)) or text for text in kg.relation_texts]
         self._vocabulary = relation_vocabulary(self.relation_texts)
         self._words = word_list(self.config.spelling, [*self.relation_texts, *kg.entity_names])
@@ -181,7 +181,7 @@ class PathAnswerer:
         return self._answers(top, scored, anchors, questions, expected, found)
 
     def _scorer(self) -> PathScorer:
-        graph, kg, resources = self.steps, self._kg, self._resources
+        graph, kg, resources = self.steps, self.kg, self._resources
         texts = StepTexts.of(
             self.relation_texts,
             graph.step_of.tolist(),
