@@ -16,7 +16,7 @@ from kernels import csr_expand
 from kgrag_gpu.answer.memory import Steps
 from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.index.fuse import Ranking
-from kgrag_gpu.methods.anchor_rag_sentences import Named, PairScores, SentenceWorld, rankings_of
+from kgrag_gpu.methods.anchor_rag_sentences import Named, PairScores, SentenceWorld, merge_named, rankings_of
 from kgrag_gpu.methods.passage_search import with_base_tail
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.ranking.entities import rarity, widest_frontier
@@ -41,6 +41,8 @@ class AnchorConfig(ConfigModel):
     num_base: Annotated[int, Field(ge=0)] = (
         10  # titles of the base retriever's best passages: names leave words unexplained
     )
+    misspelt_score: Annotated[float, Field(ge=0, le=1)] = 0.6  # of a name that is misspelt; 0 does not look for them
+    misspelt_ratio: float = 3.0  # log10 of how much better than plain language it must explain the words
     other_case_score: Annotated[float, Field(ge=0, le=1)] = 0.4  # of a name in other case than the KG's
 
 
@@ -79,6 +81,12 @@ def open_passage_view(
     with resources.stage("search BM25"):
         lexical = world.lexical.scores(texts)
     named = world.named_entities(named_texts, config.anchors.other_case_score)
+    if config.anchors.misspelt_score:
+        with resources.stage("link"):
+            misspelt = world.misspelt_entities(
+                named_texts, config.anchors.misspelt_score, config.anchors.misspelt_ratio
+            )
+        named = merge_named(named, misspelt, resources.kg.num_entities)
     return SentenceView(world, named, base, vectors, lexical, scorer, config, resources.config.output_passages)
 
 

@@ -14,6 +14,9 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from kgrag_gpu.anchors.keywords import MentionCosts
+from kgrag_gpu.anchors.link import Links, NameIndex
+from kgrag_gpu.anchors.spelling import SpellingConfig, word_list
 from kgrag_gpu.expansion.neighbours import WalkTable
 from kgrag_gpu.index.fuse import Ranking
 from kgrag_gpu.index.lexical import LexicalIndex
@@ -90,6 +93,40 @@ class SentenceWorld:
         spellings = [spelling for spelling, _ in pairs]
         return MentionIndex(spellings), spellings, np.array([entity for _, entity in pairs], dtype=np.int64)
 
+    @cached_property
+    def _fuzzy_names(self) -> NameIndex:
+        """The same names, found misspelt."""
+        spelling = SpellingConfig()
+        words = word_list(spelling, self.kg.entity_names)
+        with self._resources.stage("index names"):
+            return NameIndex(self.kg.entity_names, self.kg.entity_aliases, MentionCosts(words, frozenset()))
+
+    def misspelt_entities(self, questions: Sequence[str], score: float, min_ratio: float) -> Named:
+        """Entities that each question names with a misspelling.
+
+        The words must hold one that no passage has, and the name must explain them better than plain language does.
+
+        Args:
+            questions: texts.
+            score: what such a name counts.
+            min_ratio: log10 of how much better the name explains the words.
+        """
+        links = self._fuzzy_names.link(questions)
+        is_close = (links.num_edits > 0) & (links.scores >= min_ratio)
+        kept = np.array([row for row in np.flatnonzero(is_close).tolist() if self._is_odd(links, row)], dtype=np.int64)
+        kept = kept[np.lexsort((links.entity_ids[kept], links.question_ids[kept]))]
+        return Named(
+            links.question_ids[kept],
+            links.entity_ids[kept],
+            np.full(len(kept), score),
+            links.starts[kept],
+            links.ends[kept],
+        )
+
+    def _is_odd(self, links: Links, row: int) -> bool:
+        words = links.words[int(links.question_ids[row])][int(links.starts[row]) : int(links.ends[row])]
+        return any(word not in self.word_weights for word in words)
+
     def named_entities(self, questions: Sequence[str], other_case_score: float) -> Named:
         """Entities whose name or alias stands in each question, in any case."""
         index, spellings, owners = self._names
@@ -116,6 +153,14 @@ class SentenceWorld:
         edge_ids = _edge_ids(self.kg, self.texts, owners, sentence_ids, entity_ids)
         tensors = (torch.from_numpy(column) for column in (sentence_ids, entity_ids, edge_ids))
         return WalkTable.from_memberships(*tensors, num_texts=len(self.texts), num_entities=self.kg.num_entities)
+
+
+def merge_named(first: Named, second: Named, num_entities: int) -> Named:
+    """Both, each (question, entity) once; `first` wins."""
+    keys = [named.question_ids * max(1, num_entities) + named.entity_ids for named in (first, second)]
+    new = ~np.isin(keys[1], keys[0])
+    order = np.argsort(np.concatenate([keys[0], keys[1][new]]), kind="stable")
+    return Named(*(np.concatenate([a, b[new]])[order] for a, b in zip(first, second, strict=True)))
 
 
 class PairScores:

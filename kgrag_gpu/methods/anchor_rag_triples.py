@@ -37,10 +37,8 @@ class TripleConfig(ConfigModel):
     whole_paths: bool = True  # without a model: score whole relation paths; off: walk relation by relation
     relation_width: Annotated[int, Field(ge=1)] = 3
     entity_width: Annotated[int, Field(ge=1)] = 3
-    max_frontier: Annotated[int, Field(ge=1)] = 9
-    max_shortfall: Annotated[float, Field(ge=0)] = (
-        0.1  # verification of a whole path; above it the graph lacks the answer
-    )
+    max_frontier: Annotated[int, Field(ge=1)] = 3
+    max_shortfall: Annotated[float, Field(ge=0)] = 0.02  # verification of a whole path: above it, the answer is a guess
     paths: PathAnswerConfig = PathAnswerConfig()
 
 
@@ -83,13 +81,20 @@ class TripleWorld:
         return [self._retrieval(answer, entities) for answer, entities in zip(found, rows, strict=True)]
 
     def _retrieval(self, found: PathAnswer, anchors: list[int]) -> Retrieval:
-        """An answer whose path falls short of what the graph should hold is no evidence: nothing is answered."""
-        is_evidence = found.chosen >= 0 and not (self._verify and found.shortfall > self._config.max_shortfall)
+        """A path that falls too far short of what the graph should hold is no evidence: its answer is a guess.
+
+        A guess keeps its text, as a chain of thought's answer does, and is marked `none`: unanswered by the graph.
+        """
+        is_verified = found.chosen >= 0 and (not self._verify or found.shortfall <= self._config.max_shortfall)
         names = tuple(dict.fromkeys(self.kg.entity_names[entity] for entity in found.entities))
-        answer = Answer(names[0], "graph", names) if is_evidence and names else Answer("", "none")
+        answer = Answer(names[0], "graph" if is_verified else "none", names) if names else Answer("", "none")
         score = found.paths[found.chosen].score if found.chosen >= 0 else 0.0
         paths = tuple(
-            EvidencePath(tuple(evidence_step(self.kg, edge) for edge in edges), score, {"support": support})
+            EvidencePath(
+                tuple(evidence_step(self.kg, edge) for edge in edges),
+                score,
+                {"support": support, "verified": is_verified},
+            )
             for edges, support in zip(found.edges[:_MAX_EVIDENCE], found.support, strict=False)
         )
         entities = dict.fromkeys(

@@ -19,7 +19,7 @@ from torch import Tensor
 from kernels import csr_expand
 from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.tensors.fixed_point import exact_dot, exact_pair_dot
-from kgrag_gpu.words import fold, is_content
+from kgrag_gpu.words import fold, is_content, split_words
 
 _GATHER_COST = 40  # one product of gathered rows takes the time of so many in a matrix product
 _PAIR_BLOCK = 4096
@@ -49,14 +49,18 @@ class UnitConfig(ConfigModel):
 
 
 class WordWeights:
-    """Inverse passage frequency of words, `ln(1 + passages / (1 + df))`."""
+    """Inverse passage frequency of folded words, `ln(1 + passages / (1 + df))`; of a text, the sum over its words."""
 
     def __init__(self, texts: Sequence[str]):
         self._num_texts = len(texts)
-        self._frequency = Counter(word for text in texts for word in set(_words(text.lower())))
+        self._frequency = Counter(word for text in texts for word in set(split_words(text)))
 
-    def __call__(self, word: str) -> float:
-        return math.log(1 + self._num_texts / (1 + self._frequency.get(word.lower(), 0)))
+    def __call__(self, text: str) -> float:
+        return sum(math.log(1 + self._num_texts / (1 + self._frequency.get(w, 0))) for w in split_words(text))
+
+    def __contains__(self, word: str) -> bool:
+        """Whether some passage holds the (folded) word."""
+        return word in self._frequency
 
 
 class QuestionUnits:
@@ -168,7 +172,3 @@ def cut_question(question: str, weigh: WordWeights, config: UnitConfig) -> list[
         return [(question, 1.0)]
     share = (1 - config.whole_weight) / len(groups)
     return [(question, config.whole_weight), *((text, share * w) for group in groups for text, w in group)]
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text)

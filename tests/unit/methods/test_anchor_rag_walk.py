@@ -52,6 +52,25 @@ def test_anchor_rag_question_in_lower_case_finds_the_same_anchor(tmp_path):
     assert "Silver Harbour" in [a.name for a in found.anchors]
 
 
+def test_anchor_rag_misspelt_name_is_an_anchor_unless_switched_off(tmp_path):
+    text = "Where was the director of Silvr Harbuor born?"
+    few = {"evidence_scorer": "sentence", "anchors": {"num_base": 0}}
+    (found,) = anchor_rag(passage_kg(), tmp_path, passages=few).retrieve([question(text)])
+    assert [a.name for a in found.anchors] == ["Silver Harbour"]
+    off = {"evidence_scorer": "sentence", "anchors": {"num_base": 0, "misspelt_score": 0}}
+    (found,) = anchor_rag(passage_kg(), tmp_path, passages=off).retrieve([question(text)])
+    assert found.anchors == ()
+
+
+def test_anchor_rag_word_that_passages_hold_is_no_misspelling(tmp_path):
+    passages = [*PASSAGES, Passage("Otta Falk", "Otta Falk painted boats.")]
+    few = {"evidence_scorer": "sentence", "anchors": {"num_base": 0}}
+    (found,) = anchor_rag(passage_kg(passages), tmp_path, passages=few).retrieve(
+        [question("What did Otta Falk paint?")]
+    )
+    assert [a.name for a in found.anchors] == ["Otta Falk"]
+
+
 def test_anchor_rag_question_without_any_known_word_falls_back_to_the_base_order(tmp_path):
     method = anchor_rag(passage_kg(), tmp_path)
     found = method.retrieve([question("zzz qqq"), question(BORN)])
@@ -107,14 +126,16 @@ def test_anchor_rag_over_triples_answers_by_whole_paths(tmp_path):
     assert "Ystad" in [e.name for e in found.evidence_entities]
 
 
-def test_anchor_rag_path_that_falls_short_is_no_evidence_unless_verification_is_off(tmp_path):
+def test_anchor_rag_path_that_falls_short_is_a_guess_unless_verification_is_off(tmp_path):
     strict = {"triples": {"max_shortfall": 0.0}}
     text = "who composed the music of silver harbour"
     (kept,) = anchor_rag(triple_kg(), tmp_path, judge={"verify": False}).retrieve([question(text)])
     assert kept.answer is not None and kept.answer.source == "graph"
     assert kept.trace["shortfall"] > 0
     (found,) = anchor_rag(triple_kg(), tmp_path, **strict).retrieve([question(text)])
-    assert found.answer is not None and (found.answer.text, found.answer.source) == ("", "none")
+    assert found.answer is not None and found.answer.source == "none"
+    assert found.answer.text == kept.answer.text, "a guess keeps its text"
+    assert not found.evidence[0].notes["verified"]
 
 
 def test_anchor_rag_walk_over_triples_answers_with_the_best_end(tmp_path):
