@@ -2,8 +2,9 @@
 
 Candidates come from two searches over all names: words within one edit, and character trigrams; both are sparse
 products over the whole batch. Each candidate is then laid over the question's windows of about as many words, and a
-window's score is what its words would cost without a name (keywords.py) less what the name's misspellings cost.
-Homonyms share a score and stay apart.
+window's score is what its words would cost without a name (keywords.py) less what the name's misspellings cost. A name
+of which the question says only a part ("hitler") is scored by the words said less a cost for those left out
+(name_parts.py); among such names the one with more edges goes first. Homonyms share a score and stay apart.
 
 The scores are sums of a question's own words: batch size and order of questions change nothing.
 """
@@ -18,9 +19,10 @@ from rapidfuzz.distance import OSA
 from rapidfuzz.process import cpdist
 
 from kgrag_gpu.anchors.keywords import MentionCosts
+from kgrag_gpu.anchors.name_parts import SaidWord, best_part
 from kgrag_gpu.anchors.spelling import WordIndex
 from kgrag_gpu.config.schema import ConfigModel
-from kgrag_gpu.words import fold, split_words
+from kgrag_gpu.words import FUNCTION_WORDS, fold, is_content, split_words
 
 _BLOCK_CELLS = 8_000_000
 _MAX_EDITS = 6
@@ -34,6 +36,11 @@ class LinkConfig(ConfigModel):
     links: int = 12  # entities kept, a question
     excess_edits: float = 2.0  # further cost of each edit beyond one a word, in edits
     case_bonus: float = 2.0  # for a name that stands in the question letter by letter, capitals included
+    part_cost: float = 1.0  # for a name that is said in part
+    missing_cost: float = 1.5  # for each word of a name that the question leaves out
+    grammar_missing_cost: float = 0.3  # where that is "the", "of" and the like
+    gap_cost: float = 1.0  # for each word between the said words of a name
+    popularity_weight: float = 0.4  # of log10(1 + edges) for names said in part
     min_score: float = 0.0  # links at or below are dropped: the language explains their words as well
 
 
@@ -85,8 +92,12 @@ class NameIndex:
         aliases: Sequence[Sequence[str]],
         costs: MentionCosts,
         config: LinkConfig | None = None,
+        num_edges: np.ndarray | None = None,
     ):
+        """`num_edges` of each entity (default: all alike) orders names that are said in part."""
         self.config = config or LinkConfig()
+        degrees = np.zeros(len(names)) if num_edges is None else np.asarray(num_edges, dtype=np.float64)
+        self._popularity = np.rint(np.log10(1 + degrees) * 2**20) / 2**20
         self._costs = costs
         self._spellings = [(name, *others) for name, others in zip(names, aliases, strict=True)]
         rows: dict[str, list[int]] = {}
@@ -107,7 +118,8 @@ class NameIndex:
     def link(self, texts: Sequence[str]) -> Links:
         """The entities that each text may name, best first; equal scores by entity row."""
         words = [split_words(text) for text in texts]
-        found = [self._windows(w, names) for w, names in zip(words, self._candidates(words), strict=True)]
+        candidates = list(self._candidates(words))
+        found = [self._windows(w, names) for w, names in zip(words, candidates, strict=True)]
         rows = np.concatenate([np.zeros((0, 4), np.int64), *found])
         text_ids = np.repeat(np.arange(len(texts)), [len(f) for f in found])
         name_ids, starts, ends, _ = rows.T
@@ -116,7 +128,29 @@ class NameIndex:
         ]
         edits = self._edits(name_ids, windows)
         scores = self._scores(words, text_ids, starts, ends, edits)
-        return self._best(texts, words, np.stack([text_ids, name_ids, starts, ends, edits]), scores)
+        table = np.stack([text_ids, name_ids, starts, ends, edits, np.zeros_like(edits)])
+        parts, part_scores = self._parts(words, candidates)
+        return self._best(texts, words, np.concatenate([table, parts], axis=1), np.append(scores, part_scores))
+
+    def _parts(self, words: Sequence[list[str]], candidates: Sequence[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+        """Names said in part: (text, name, start, end, edits, 1) and scores."""
+        rows, scores = [], []
+        edit_cost = self._costs.config.edit_cost
+        for q, (question, names) in enumerate(zip(words, candidates, strict=True)):
+            said: dict[int, list[SaidWord]] = {}
+            for place, word in enumerate(question):
+                cost = self._costs.cost(word)
+                telling = is_content(word) and cost > self._costs.config.relation_cost
+                for row, edits in self._words.near(word):
+                    if telling or not edits:  # "the" and "film" name nothing in part, but are not left out either
+                        worth = cost - edit_cost * edits if telling else 0.0
+                        said.setdefault(row, []).append(SaidWord(place, row, edits, worth))
+            for name in names:
+                part = best_part(self._name_words[name], said, self._missing, self.config.gap_cost)
+                if part is not None:
+                    rows.append((q, name, part.start, part.end, part.edits, 1))
+                    scores.append(part.score - self.config.part_cost)
+        return np.array(rows, dtype=np.int64).reshape(-1, 6).T, np.rint(np.array(scores) * 2**20) / 2**20
 
     def _symbol_links(self, texts: Sequence[str]) -> list[tuple[int, int, int]]:
         """(text, entity, words before) of names of symbols alone."""
@@ -131,12 +165,13 @@ class NameIndex:
     def _build_words(self) -> None:
         vocabulary = sorted({word for name in self.names for word in name.split()})
         self._words = WordIndex(vocabulary)
-        lengths = np.array([len(word) for word in vocabulary], dtype=np.int32)
-        pairs = [(self._words.row_of[w], i) for i, name in enumerate(self.names) for w in set(name.split())]
-        by_word = _matrix(pairs, (len(vocabulary), len(self.names)))
-        self._word_names = by_word
-        self._word_lengths = lengths
-        self._name_word_lengths = np.asarray(by_word.T @ lengths).ravel()
+        c = self.config
+        self._missing = [c.grammar_missing_cost if w in FUNCTION_WORDS else c.missing_cost for w in vocabulary]
+        self._name_words = [[self._words.row_of[w] for w in dict.fromkeys(name.split())] for name in self.names]
+        pairs = [(row, i) for i, rows in enumerate(self._name_words) for row in rows]
+        self._word_names = _matrix(pairs, (len(vocabulary), len(self.names)))
+        scaled = np.rint(np.array(self._missing) * _WEIGHT_SCALE).astype(np.int32)
+        self._name_missing = np.asarray(self._word_names.T @ scaled).ravel()
 
     def _build_trigrams(self) -> None:
         self._trigrams: dict[str, int] = {}
@@ -156,14 +191,14 @@ class NameIndex:
         """Rows of names worth comparing with each text, ascending."""
         word_pairs, word_values, trigram_pairs = [], [], []
         for q, question in enumerate(words):
-            edits: dict[int, int] = {}
+            worth: dict[int, float] = {}
             for word in question:
                 for row, count in self._words.near(word):
-                    edits[row] = min(edits.get(row, count), count)
-            for row, count in edits.items():
+                    value = self._costs.cost(word) - self._costs.config.edit_cost * count
+                    worth[row] = max(worth.get(row, value), value)
+            for row, value in worth.items():
                 word_pairs.append((q, row))
-                # A name's words found and not found weigh against each other; an edit costs three letters.
-                word_values.append(2 * int(self._word_lengths[row]) - 3 * count)
+                word_values.append(round((value + self._missing[row]) * _WEIGHT_SCALE))
             known = (self._trigrams.get(t) for t in sorted(_trigrams(" ".join(question))))
             trigram_pairs.extend((q, row) for row in known if row is not None)
         by_word = _matrix(word_pairs, (len(words), len(self._words.words)), word_values)
@@ -171,7 +206,7 @@ class NameIndex:
         block = max(1, _BLOCK_CELLS // max(1, len(self.names)))
         for start in range(0, len(words), block):
             part = slice(start, start + block)
-            close = (by_word[part] @ self._word_names).toarray().astype(np.int64) - self._name_word_lengths
+            close = (by_word[part] @ self._word_names).toarray().astype(np.int64) - self._name_missing
             alike = 2 * (by_trigram[part] @ self._trigram_names).toarray().astype(np.int64) - self._name_weights
             for first, second in zip(self._top(close), self._top(alike), strict=True):
                 yield sorted(set(first) | set(second))
@@ -219,6 +254,7 @@ class NameIndex:
         excess = np.maximum(0, edits - (flat_longer[at_end] - flat_longer[at_start]))
         edit_cost = self._costs.config.edit_cost
         scores = flat[at_end] - flat[at_start] - edit_cost * (edits + self.config.excess_edits * excess)
+        scores = np.where(edits > _MAX_EDITS, -np.inf, scores)  # beyond the cut-off the distance is not known
         # One grid for all: sums that differ in their last bits only are equal.
         return np.rint(scores * 2**20) / 2**20
 
@@ -229,14 +265,14 @@ class NameIndex:
         table, scores = table[:, keep], scores[keep]
         rows = np.repeat(np.arange(table.shape[1]), num_homonyms[table[1]])
         entities = np.array([e for i in table[1].tolist() for e in self._entities[i]], dtype=np.int64)
-        text_ids, _, starts, ends, edits = table[:, rows]
-        scores = scores[rows].copy()
+        text_ids, _, starts, ends, edits, is_part = table[:, rows]
+        scores = scores[rows] + is_part * self.config.popularity_weight * self._popularity[entities]
         symbols = np.array(self._symbol_links(texts), dtype=np.int64).reshape(-1, 3)
         text_ids, entities = np.append(text_ids, symbols[:, 0]), np.append(entities, symbols[:, 1])
         starts, ends = np.append(starts, symbols[:, 2]), np.append(ends, symbols[:, 2])
-        edits = np.append(edits, np.zeros(len(symbols), np.int64))
+        edits, is_part = (np.append(column, np.zeros(len(symbols), np.int64)) for column in (edits, is_part))
         scores = np.append(scores, np.full(len(symbols), self._costs.config.relation_cost))
-        for i in np.flatnonzero(edits == 0).tolist():
+        for i in np.flatnonzero((edits == 0) & (is_part == 0)).tolist():
             if self._stands_in(texts[int(text_ids[i])], int(entities[i])):
                 scores[i] += self.config.case_bonus
         order = np.lexsort((ends, starts, entities, -scores, text_ids))

@@ -10,7 +10,7 @@ Knows nothing of a question's topic entity, its number of hops or the directions
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -43,6 +43,8 @@ class PathAnswerConfig(ConfigModel):
     max_steps: Annotated[int, Field(ge=1)] = 3
     max_ends: Annotated[int, Field(ge=1)] = 48  # sampled ends that say how a path goes on
     num_paths: Annotated[int, Field(ge=1)] = 20  # best paths of a question, tried in order until one leads anywhere
+    evidence_paths: Annotated[int, Field(ge=0)] = 5  # best paths whose ends are evidence beside the answer's
+    evidence_ends: Annotated[int, Field(ge=1)] = 10  # ends of each of them, best supported first
     anchor_weight: float = 0.06  # of the link's score beside the path's
     sampled_names: Annotated[int, Field(ge=1)] = 24  # ends of a step whose names are looked at
     alias_share: Annotated[float, Field(ge=0, le=1)] = 0.05
@@ -77,6 +79,8 @@ class PathAnswer:
         shortfall: by how much the chosen path's score stays below that of the best path that the graph's habits would
             allow for the same words (ranking/paths_expected.py); large where the graph lacks what is asked for. 0 where
             it was not asked for.
+        further_entities, further_edges: ends of the other best paths and the triples of one way to each: what else was
+            looked at, for evidence, best path first.
     """
 
     paths: tuple[RankedPath, ...]
@@ -86,6 +90,8 @@ class PathAnswer:
     edges: tuple[tuple[int, ...], ...]
     words: tuple[str, ...]
     shortfall: float = 0.0
+    further_entities: tuple[int, ...] = ()
+    further_edges: tuple[tuple[int, ...], ...] = ()
 
 
 class _Top(NamedTuple):
@@ -132,7 +138,8 @@ class PathAnswerer:
         self._vocabulary = relation_vocabulary(self.relation_texts)
         self._words = word_list(self.config.spelling, [*self.relation_texts, *kg.entity_names])
         costs = MentionCosts(self._words, self._vocabulary, self.config.mention)
-        self.names = NameIndex(kg.entity_names, kg.entity_aliases, costs, self.config.link)
+        degrees = resources.graph.degrees().cpu().numpy()
+        self.names = NameIndex(kg.entity_names, kg.entity_aliases, costs, self.config.link, degrees)
         self.steps = StepGraph.from_graph(
             resources.graph, kg.num_relations, self.config.alias_share, self.config.min_alias_pairs
         )
@@ -176,9 +183,14 @@ class PathAnswerer:
             top = self._top(scored, anchors)
         with self._resources.stage("walk paths"):
             found = self._walk_best(top, scored, anchors)
+            further = self._walk_further(top, scored, anchors, [-1 if f is None else f.nth for f in found])
         with self._resources.stage("expect paths"):
             expected = self._expected(sheet, tables, [-1 if f is None else f.agent for f in found])
-        return self._answers(top, scored, anchors, questions, expected, found)
+        answers = self._answers(top, scored, anchors, questions, expected, found)
+        return [
+            replace(answer, further_entities=entities, further_edges=edges)
+            for answer, (entities, edges) in zip(answers, further, strict=True)
+        ]
 
     def _scorer(self) -> PathScorer:
         graph, kg, resources = self.steps, self.kg, self._resources
@@ -279,6 +291,26 @@ class PathAnswerer:
                     found[question] = _Found(nth, agent, ends, place)
             waiting = waiting[~leads.to(waiting.device)]
         return found
+
+    def _walk_further(
+        self, top: _Top, scored: ScoredPaths, anchors: Links, chosen: Sequence[int]
+    ) -> list[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]]:
+        """Ends and triples of each question's best paths but the chosen one; no end twice."""
+        config = self.config
+        rows = top.rows[:, : config.evidence_paths].cpu()
+        is_other = (rows >= 0) & (torch.arange(rows.shape[1])[None] != torch.tensor(chosen).reshape(-1, 1))
+        questions, picked = is_other.nonzero()[:, 0].tolist(), rows[is_other].to(self._device)
+        found: list[dict[int, tuple[int, ...]]] = [{} for _ in chosen]
+        if questions:
+            entities = torch.from_numpy(anchors.entity_ids).to(self._device)
+            ends = walk_paths(self.steps, entities[scored.agents[picked]], scored.steps[picked]).on_host()
+            offsets = ends.offsets.tolist()
+            for walk, question in enumerate(questions):
+                part = slice(offsets[walk], min(offsets[walk + 1], offsets[walk] + config.evidence_ends))
+                trails = ends.edge_ids[part].tolist()
+                for entity, trail in zip(ends.entities[part].tolist(), trails, strict=True):
+                    found[question].setdefault(entity, tuple(edge for edge in trail if edge >= 0))
+        return [(tuple(ends_of), tuple(ends_of.values())) for ends_of in found]
 
     def _answers(
         self,

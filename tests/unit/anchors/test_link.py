@@ -122,3 +122,29 @@ def test_scores_lie_on_one_grid():
     index = NameIndex(["Saw"], [[]], costs({"saw": 1e-3}))
     scores = index.link(["who is in saw"]).scores
     assert np.array_equal(scores * 2**20, np.rint(scores * 2**20))
+
+
+PEOPLE = ["Adolf Hitler", "Alois Hitler", "Hitler: The Rise of Evil", "John Forbes Nash, Jr.", "Nash Edgerton", "Kevin"]
+
+
+@pytest.fixture(scope="module")
+def people() -> NameIndex:
+    costs = MentionCosts(word_list(SpellingConfig()), frozenset(("leader", "college")))
+    edges = np.array([900, 5, 20, 80, 80, 3])
+    return NameIndex(PEOPLE, [[]] * len(PEOPLE), costs, num_edges=edges)
+
+
+def test_link_part_of_a_name_is_enough_and_the_better_known_goes_first(people):
+    links = people.link(["what was hitler the leader of"])
+    assert [PEOPLE[i] for i in links.entity_ids[:2]] == ["Adolf Hitler", "Alois Hitler"]
+    assert (links.starts[0], links.ends[0]) == (2, 3)
+
+
+def test_link_more_words_said_go_before_fewer(people):
+    links = people.link(["what college did john nash go to"])
+    assert PEOPLE[links.entity_ids[0]] == "John Forbes Nash, Jr."
+
+
+def test_link_whole_name_costs_nothing_that_a_part_does(people):
+    whole, part = people.link(["where was adolf hitler", "where was hitler"]).scores[[0, 2]]
+    assert whole > part
