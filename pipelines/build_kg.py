@@ -1,7 +1,9 @@
 """Builds a KG folder (Parquet tables and a manifest) from triples, from passages, or from OpenIE output.
 
 Triples: head<TAB>relation<TAB>tail, h|r|t, CSV, JSON lines, N-Triples or Parquet, also gzipped.
-Passages: JSON array, JSON lines or Parquet of {"title", "text"}; no model is needed.
+Passages: JSON array, JSON lines or Parquet of {"title", "text"}. The extractor "mentions" needs no model; "llm" lets a
+local model read every passage (OpenIE): the same command goes on where it was stopped, and DIR.openie.json holds what
+was read in HippoRAG's format.
 OpenIE: HippoRAG's JSON ({"docs": [{"title", "text", "extracted_triples"}]}).
 
 What cannot be read is counted and listed in DIR/rejected.jsonl. The last line of standard output is the KG folder.
@@ -17,15 +19,17 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from kgrag_gpu.config.load import load_llm_config
 from kgrag_gpu.config.schema import KgConfig, MentionsConfig
 from kgrag_gpu.data.passages import load_passages
-from kgrag_gpu.kg.build import with_mentions
-from kgrag_gpu.kg.mentions import build_mentions_kg
+from kgrag_gpu.kg.build import kg_from_passages, with_mentions
+from kgrag_gpu.kg.model_reader import ModelReader
 from kgrag_gpu.kg.openie_import import import_openie
 from kgrag_gpu.kg.store import Kg, save_kg
 from kgrag_gpu.kg.triples_kg import import_triples
+from kgrag_gpu.llm.choice import choose_engine
 from kgrag_gpu.types import UserError
-from pipelines.command_line import HelpFormatter, run_command, say
+from pipelines.command_line import ENGINES, HelpFormatter, run_command, say
 
 PROGRESS_SECONDS = 2.0
 
@@ -56,8 +60,19 @@ def build_parser() -> argparse.ArgumentParser:
         "--names", metavar="FILE", help="names of the triples' ids: id, name, qid, description, aliases (default: none)"
     )
     parser.add_argument(
-        "--extractor", choices=["mentions"], default="mentions", help="how --from-passages finds entities and edges"
+        "--extractor",
+        choices=["mentions", "llm"],
+        default="mentions",
+        help="how --from-passages finds entities and edges",
     )
+    parser.add_argument("--llm", choices=ENGINES, help="with --extractor llm: the engine (default: auto)")
+    parser.add_argument(
+        "--config", action="append", default=[], type=Path, metavar="FILE", help="YAML with an llm part, repeatable"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="LLM.B=VALUE", help="override one value of llm, repeatable"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N, for the model")
     parser.add_argument(
         "--with-mentions",
         action="store_true",
@@ -126,7 +141,19 @@ def _build(args: argparse.Namespace, config: KgConfig) -> Kg:
     path = Path(args.from_passages)
     passages, rejected = load_passages(path, config.max_rejected_share)
     say(f"{len(passages):,} passages read")
-    return replace(build_mentions_kg(passages, config.mentions, f"passages {path}"), rejected=tuple(rejected))
+    reader = _reader(args) if config.extractor == "llm" else None
+    kg = kg_from_passages(passages, config, f"passages {path}", say if reader else None, reader)
+    return replace(kg, rejected=(*rejected, *kg.rejected))
+
+
+def _reader(args: argparse.Namespace) -> ModelReader:
+    """The model. Its replies are kept beside the KG, as DIR.llm_cache, and serve when the command is given again."""
+    config = load_llm_config(args.config, args.set, {"llm.engine": args.llm})
+    choice = choose_engine(config)
+    say(f"model: {choice.reason}")
+    out = Path(args.out)
+    cache_dir, openie_path = out.with_name(f"{out.name}.llm_cache"), out.with_name(f"{out.name}.openie.json")
+    return ModelReader(config, choice, cache_dir, args.device, openie_path)
 
 
 def _table(kg: Kg, seconds: float) -> str:

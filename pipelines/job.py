@@ -21,6 +21,7 @@ from kgrag_gpu.config.fingerprint import run_fingerprint
 from kgrag_gpu.config.schema import RunConfig
 from kgrag_gpu.index.encoder import encoder_fingerprint, locate_encoder
 from kgrag_gpu.kg.build import kg_for_run
+from kgrag_gpu.kg.model_reader import ModelReader
 from kgrag_gpu.llm.choice import EngineChoice, choose_engine
 from kgrag_gpu.llm.factory import open_engine
 from kgrag_gpu.methods.registry import method_class
@@ -69,7 +70,9 @@ class Job:
         started = time.perf_counter()
         # Rows of the KG must not depend on the order of the questions, since ties are broken by row.
         passages = tuple(sorted(self.questions.passages, key=lambda p: (p.title, p.text)))
-        self.kg = kg_for_run(self.config.kg, dataclasses.replace(self.questions, passages=passages), self.cache_dir)
+        questions = dataclasses.replace(self.questions, passages=passages)
+        reader = ModelReader(self.config.llm, self.engine_choice, self.cache_dir / "llm", str(self.device))
+        self.kg = kg_for_run(self.config.kg, questions, self.cache_dir, say, reader)
         kg_seconds = time.perf_counter() - started
         say(
             f"KG: {self.kg.num_entities:,} entities, {self.kg.num_triples:,} triples, {self.kg.num_passages:,} passages"

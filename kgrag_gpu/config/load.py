@@ -12,7 +12,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from kgrag_gpu.config.schema import ConfigModel, RunConfig
+from kgrag_gpu.config.schema import ConfigModel, LlmConfig, RunConfig
 from kgrag_gpu.methods.registry import method_config_class, method_names
 from kgrag_gpu.types import UserError
 
@@ -43,6 +43,34 @@ def load_run_config(
     if dataset_file.is_file():
         _merge(merged, _read_yaml(dataset_file))
     _merge(merged, _method_values(method))
+    _merge_sources(merged, config_files, overrides, options)
+    return _validate(merged)
+
+
+def load_llm_config(
+    config_files: Sequence[Path] = (), overrides: Sequence[str] = (), options: Mapping[str, Any] | None = None
+) -> LlmConfig:
+    """The `llm` part alone, for pipelines that ask a model but run no method; arguments as in `load_run_config`.
+
+    Files may hold other parts too, as those in configs/models do.
+
+    Raises:
+        UserError: As `load_run_config`; also an override outside of `llm`.
+    """
+    for text in overrides:
+        if not text.startswith("llm."):
+            raise UserError(f"--set {text}: only keys below llm have a meaning here, as in --set llm.model=NAME")
+    merged: dict[str, Any] = {}
+    _merge_sources(merged, config_files, overrides, options)
+    try:
+        return LlmConfig.model_validate(merged.get("llm", {}))
+    except ValidationError as error:
+        raise UserError(_explain(error, LlmConfig, "llm.")) from error
+
+
+def _merge_sources(
+    merged: dict[str, Any], config_files: Sequence[Path], overrides: Sequence[str], options: Mapping[str, Any] | None
+) -> None:
     for file in config_files:
         _merge(merged, _read_yaml(Path(file)))
     for text in overrides:
@@ -53,7 +81,6 @@ def load_run_config(
     for key, value in (options or {}).items():
         if value is not None:
             _merge(merged, _nested(key, value))
-    return _validate(merged)
 
 
 def _method_values(method: str) -> dict[str, Any]:

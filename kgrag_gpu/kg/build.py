@@ -6,7 +6,7 @@ What is built is kept under the cache directory by the hash of everything that w
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from kgrag_gpu.config.schema import KgConfig
@@ -15,6 +15,7 @@ from kgrag_gpu.kg.formats import Report
 from kgrag_gpu.kg.lines import bare_suffix
 from kgrag_gpu.kg.mentions import build_mentions_kg
 from kgrag_gpu.kg.merge import merge_kgs
+from kgrag_gpu.kg.model_reader import ModelReader
 from kgrag_gpu.kg.openie_import import import_openie, is_openie
 from kgrag_gpu.kg.store import Kg, load_kg, save_kg
 from kgrag_gpu.kg.triples_kg import import_triples
@@ -23,7 +24,13 @@ from kgrag_gpu.types import Passage, QuestionSet, UserError
 BUILD_VERSION = 1  # raised when the same input gives another KG, so that no cache of an older code is read
 
 
-def kg_for_run(config: KgConfig, question_set: QuestionSet, cache_dir: Path, report: Report | None = None) -> Kg:
+def kg_for_run(
+    config: KgConfig,
+    question_set: QuestionSet,
+    cache_dir: Path,
+    report: Report | None = None,
+    reader: ModelReader | None = None,
+) -> Kg:
     """The KG of a run, from the cache where it has been built before.
 
     Args:
@@ -31,17 +38,22 @@ def kg_for_run(config: KgConfig, question_set: QuestionSet, cache_dir: Path, rep
         question_set: gives the passages.
         cache_dir: built KGs lie in `<cache_dir>/kg/<hash>`.
         report: told about progress.
+        reader: the model that reads the passages where `extractor` is "llm"; opened only when something is to be read.
 
     Raises:
-        UserError: nothing to build from, or an input that cannot be read.
+        UserError: nothing to build from, or an input that cannot be read; no model for the extractor "llm".
     """
     if config.path is None:
         if not question_set.passages:
             raise UserError(
                 f"{question_set.name} has no passages of its own; give its KG with --kg (a KG folder or a triples file)"
             )
-        key = _key([config.extractor, config.mentions.model_dump_json(), *_passage_parts(question_set.passages)])
-        return _cached(cache_dir, key, lambda: _from_passages(config, question_set.passages, question_set.source))
+        how = config.mentions.model_dump_json()
+        if config.extractor == "llm":
+            how = _needed(reader).identity
+        key = _key([config.extractor, how, *_passage_parts(question_set.passages)])
+        passages, source = question_set.passages, question_set.source
+        return _cached(cache_dir, key, lambda: kg_from_passages(passages, config, source, report, reader))
     path = Path(config.path).expanduser()
     if path.is_dir():
         kg = load_kg(path)
@@ -91,13 +103,27 @@ def with_mentions(kg: Kg, config: KgConfig) -> Kg:
     return merge_kgs(kg, build_mentions_kg(kg.passages, config.mentions, "its passages"))
 
 
-def _from_passages(config: KgConfig, passages: Iterable[Passage], source: str) -> Kg:
-    builders: dict[str, Callable[[], Kg]] = {
-        "mentions": lambda: build_mentions_kg(list(passages), config.mentions, source),
-    }
-    if config.extractor not in builders:
-        raise UserError(f"kg.extractor {config.extractor!r} cannot build this KG; known here: {', '.join(builders)}")
-    return builders[config.extractor]()
+def kg_from_passages(
+    passages: Sequence[Passage],
+    config: KgConfig,
+    source: str,
+    report: Report | None = None,
+    reader: ModelReader | None = None,
+) -> Kg:
+    """Build a KG from passages: by the names that they mention, or (`extractor` "llm") by what the model reads in them.
+
+    Raises:
+        UserError: the extractor "llm" without a model to read with.
+    """
+    if config.extractor == "llm":
+        return _needed(reader).read(list(passages), source, report)
+    return build_mentions_kg(list(passages), config.mentions, source)
+
+
+def _needed(reader: ModelReader | None) -> ModelReader:
+    if reader is None:
+        raise UserError("the extractor llm cannot be used here: this command opens no language model")
+    return reader
 
 
 def _json_value(path: Path) -> object:

@@ -62,6 +62,7 @@ def extract_kg(
     source: str = "passages",
     sampling: Sampling | None = None,
     report: Callable[[str], None] | None = None,
+    openie_path: Path | None = None,
 ) -> Kg:
     """Build a KG of kind "llm": edges carry the sentence that states them and the passage that it stands in.
 
@@ -71,11 +72,14 @@ def extract_kg(
         source: for the manifest.
         sampling: temperature, seed and stops, the engine's own by default; reply limits are those of the prompts.
         report: told about progress, one line a chunk.
+        openie_path: also write what was read there, in HippoRAG's OpenIE format.
 
     Returns:
         The KG; its manifest notes hold the extraction's summary, its `rejected` every dropped row.
     """
     found = extract_triples(passages, engine, sampling, report)
+    if openie_path is not None:
+        export_openie(found, openie_path)
     config = {"model_id": engine.model_id, "revision": engine.revision}
     kg = build_extraction_kg(found.extraction, "llm", f"{source}, read by {engine.model_id}", config)
     return _with_sentences(kg, found)
@@ -120,6 +124,7 @@ def export_openie(found: ModelExtraction, path: Path) -> None:
         "avg_ent_chars": sum(len(name) for name in names) / num_names,
         "avg_ent_words": sum(len(name.split()) for name in names) / num_names,
     }
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     partial.write_text(json.dumps({"docs": docs, **averages}, ensure_ascii=False, indent=1), encoding="utf-8")
     partial.replace(path)
