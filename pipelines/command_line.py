@@ -76,6 +76,18 @@ def run_options(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def grid_axis(text: str) -> list[tuple[str, str]]:
+    """The values of one `--grid KEY=V,W`, each with its key.
+
+    Raises:
+        UserError: another form, or a value left empty.
+    """
+    key, separator, values = text.partition("=")
+    if not separator or not key or not all(values.split(",")):
+        raise UserError(f"--grid {text}: expected KEY=V,W with a dotted key, as in --grid index.bm25_k1=1.2,1.5")
+    return [(key, value) for value in values.split(",")]
+
+
 def say(line: str) -> None:
     """Prints a note to standard error: the last line of standard output belongs to the run directory."""
     print(line, file=sys.stderr, flush=True)

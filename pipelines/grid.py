@@ -32,7 +32,7 @@ from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.metrics.bootstrap import paired_difference
 from kgrag_gpu.metrics.retrieval import all_recall_at, recall_at
 from kgrag_gpu.types import Answer, QuestionSet, Result, UserError
-from pipelines.command_line import EXIT_DONE, HelpFormatter, run_command, say
+from pipelines.command_line import EXIT_DONE, HelpFormatter, grid_axis, run_command, say
 
 METRICS = ("recall@2", "recall@5", "recall@10", "all_recall@5", "all_recall@10")
 _MAX_COMBINATIONS = 1000
@@ -148,12 +148,7 @@ def _metric(name: str, result: Result) -> float:
 
 def _combinations(grids: Sequence[str]) -> list[dict[str, str]]:
     """The defaults first, then every combination of the given values."""
-    axes: list[list[tuple[str, str]]] = []
-    for text in grids:
-        key, separator, values = text.partition("=")
-        if not separator or not key or not all(values.split(",")):
-            raise UserError(f"--grid {text}: expected KEY=V,W with a dotted key, as in --grid index.bm25_k1=1.2,1.5")
-        axes.append([(key, value) for value in values.split(",")])
+    axes = [grid_axis(text) for text in grids]
     combinations = [dict(row) for row in itertools.product(*axes)] if axes else []
     if len(combinations) > _MAX_COMBINATIONS:
         raise UserError(f"--grid: {len(combinations)} combinations; at most {_MAX_COMBINATIONS}, leave some values out")

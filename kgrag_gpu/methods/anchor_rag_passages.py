@@ -112,7 +112,7 @@ class SentenceView:
         self._num_output = num_output
         self._max_joined = config.max_joined
         self.widths = (config.relation_width, config.entity_width, config.max_frontier)
-        self._vectors = torch.from_numpy(np.ascontiguousarray(vectors)).to(device)
+        self._vectors = torch.from_numpy(np.array(vectors)).to(device)
         self._lexical = torch.from_numpy(lexical_scores).to(device)
         self._cover = CoverTable(scorer, len(world.texts), device)
         self.walk = world.walk

@@ -81,7 +81,7 @@ class QuestionUnits:
         counts = torch.tensor([len(part) for part in parts], dtype=torch.int64)
         self._offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(device)
         self._weights = torch.tensor([w for part in parts for _, w in part], dtype=torch.float64, device=device)
-        self._vectors = torch.from_numpy(np.ascontiguousarray(embed(texts))).to(device)
+        self._vectors = torch.from_numpy(np.array(embed(texts))).to(device)
         self._sentences = sentence_vectors
         self._config = config
         self.width = int(counts.max()) if len(parts) else 0
