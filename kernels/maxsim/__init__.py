@@ -103,9 +103,10 @@ def maxsim_bytes(
     """Peak bytes of the torch form above its inputs, in float32 or int8.
 
     The output; the questions in working form (one copy float, two digits int8); and one block: its gathered tokens and
-    its products (int8: both digits as int32, then their sum as float32).
+    its products (int8: both digits as int32, then their sum as float32); and the places of 64 blocks' tokens, 40 bytes
+    each while they are worked out.
     """
-    block = block_tokens * (dim * (1 if int8 else 8) + num_question_tokens * (12 if int8 else 4))
+    block = block_tokens * (64 * 40 + dim * (1 if int8 else 8) + num_question_tokens * (12 if int8 else 4))
     return 4 * num_rows * num_columns + num_question_tokens * dim * (6 if int8 else 4) + block
 
 

@@ -16,6 +16,7 @@ from kernels.segments import segment_max
 
 MAX_QUESTIONS = 8  # a block of pairs multiplies the columns of all its questions: few of them, or little is wasted
 SMALL_BLOCK = 256
+BLOCKS_AT_ONCE = 64
 
 
 class Questions(NamedTuple):
@@ -34,8 +35,17 @@ def all_sentences(inputs: MaxSimInputs, block_tokens: int) -> Tensor:
     ends = (inputs.ranges[..., 1] - inputs.ranges[..., 0]).sum(1).cumsum(0).tolist()
     first = 0
     while first < num_sentences:
-        past = _block_end(ends, first, block_tokens)
-        out[first:past] = _block(inputs, questions, inputs.ranges[first:past], 0, width)
+        # The tokens' places are worked out for many blocks at once: a block itself is a few calls.
+        past = _block_end(ends, first, BLOCKS_AT_ONCE * block_tokens)
+        places, bounds = _places(inputs.ranges[first:past])
+        pointers = bounds.tolist()
+        start = first
+        while start < past:
+            stop = min(past, _block_end(ends, start, block_tokens))
+            left, right = pointers[start - first], pointers[stop - first]
+            block_bounds = bounds[start - first : stop - first + 1] - left
+            out[start:stop] = _block(inputs, questions, places[left:right], block_bounds, 0, width)
+            start = stop
         first = past
     return out
 
@@ -61,7 +71,7 @@ def listed_pairs(
         within = bisect.bisect_left(owner_list, owner_list[first] + MAX_QUESTIONS, first, past)
         past = max(within, min(past, _block_end(ends, first, SMALL_BLOCK)))
         left, right = pointers[owner_list[first]], pointers[owner_list[past - 1] + 1]
-        block = _block(inputs, questions, ranges[first:past], left, right)
+        block = _block(inputs, questions, *_places(ranges[first:past]), left, right)
         own = owners[first:past]
         # each row keeps the columns of its own question, moved to the left
         inside = columns < lengths[own][:, None]
@@ -85,34 +95,50 @@ def _prepare(inputs: MaxSimInputs) -> Questions:
     return Questions(inputs.question_tokens.to(inputs.accumulate).T.contiguous(), None, inputs.question_scale)
 
 
-def _block(inputs: MaxSimInputs, questions: Questions, ranges: Tensor, left: int, right: int) -> Tensor:
-    """Rows [sentences of the block, columns left..right)."""
+def _places(ranges: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows of the sentences' tokens, sentence by sentence, and pointers [sentences + 1] into them."""
     begins = ranges[..., 0].flatten()
     lengths = (ranges[..., 1] - ranges[..., 0]).flatten()
     bounds = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
     slots, owners = csr_expand(bounds, torch.arange(lengths.numel(), device=bounds.device))
-    ids, places = torch.unique(begins[owners] + slots - bounds[owners], return_inverse=True)
-    segment_bounds = bounds[:: ranges.shape[1]].contiguous()
-    if ids.numel() == 0 or right == left:
-        return torch.full((ranges.shape[0], right - left), inputs.empty, dtype=inputs.accumulate, device=ids.device)
-    products = _products(inputs, questions, ids, left, right)
-    weights = None if inputs.token_scale is None else inputs.token_scale[ids][places].to(inputs.accumulate)
-    best = segment_max(products, places, segment_bounds, weights)
+    return begins[owners] + slots - bounds[owners], bounds[:: ranges.shape[1]].contiguous()
+
+
+def _block(inputs: MaxSimInputs, questions: Questions, places: Tensor, bounds: Tensor, left: int, right: int) -> Tensor:
+    """Rows [sentences of the block, columns left..right); ``bounds`` point into ``places``, the tokens' rows."""
+    if places.numel() == 0 or right == left:
+        shape = (bounds.numel() - 1, right - left)
+        return torch.full(shape, inputs.empty, dtype=inputs.accumulate, device=places.device)
+    tokens, scale, places = _gathered(inputs, places)
+    products = _products(tokens, questions, inputs.accumulate, left, right)
+    weights = None if scale is None else scale[places].to(inputs.accumulate)
+    best = segment_max(products, places, bounds, weights)
     if questions.scale is not None:
         best *= questions.scale[left:right]
-    return best.masked_fill_((segment_bounds[1:] == segment_bounds[:-1])[:, None], inputs.empty)
+    return best.masked_fill_((bounds[1:] == bounds[:-1])[:, None], inputs.empty)
 
 
-def _products(inputs: MaxSimInputs, questions: Questions, ids: Tensor, left: int, right: int) -> Tensor:
-    """Tokens ``ids`` times the question columns, before any scale."""
-    gathered = inputs.tokens.index_select(0, ids)
+def _gathered(inputs: MaxSimInputs, places: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+    """The tokens that the places name, each once, their scales, and the places among them."""
+    first, last = (int(end) for end in torch.aminmax(places)) if places.device.type == "cpu" else (0, places.numel())
+    if places.device.type == "cpu" and last - first < places.numel():
+        # Sentences that follow one another: their tokens are one run, and nothing needs to be copied.
+        span = slice(first, last + 1)
+        return inputs.tokens[span], None if inputs.token_scale is None else inputs.token_scale[span], places - first
+    rows, places = torch.unique(places, return_inverse=True)
+    scale = None if inputs.token_scale is None else inputs.token_scale[rows]
+    return inputs.tokens.index_select(0, rows), scale, places
+
+
+def _products(tokens: Tensor, questions: Questions, accumulate: torch.dtype, left: int, right: int) -> Tensor:
+    """Tokens times the question columns, before any scale."""
     columns = questions.digits[:, left:right]
-    if inputs.tokens.dtype != torch.int8:
-        return gathered.to(inputs.accumulate) @ columns
-    high = _integer_product(gathered, columns)
+    if tokens.dtype != torch.int8:
+        return tokens.to(accumulate) @ columns
+    high = _integer_product(tokens, columns)
     if questions.low is None:
         return high.to(torch.float32)
-    low = _integer_product(gathered, questions.low[:, left:right])
+    low = _integer_product(tokens, questions.low[:, left:right])
     return torch.add(low, high, alpha=BASE, out=low).to(torch.float32)
 
 

@@ -203,7 +203,10 @@ class SetSearch:
         slots, owners = csr_expand(graph.offsets, sentences)
         left, right, question_ids = sentences[owners], graph.neighbours[slots].long(), questions[owners]
         once = ~seeds[question_ids, graph.unit_ids[right]] | (left < right)
-        left, right, question_ids, slots = left[once], right[once], question_ids[once], slots[once]
+        kept = torch.nonzero(once).flatten()
+        left, right, question_ids, slots = (
+            column.index_select(0, kept) for column in (left, right, question_ids, slots)
+        )
         entities = graph.entity_ids[slots].long()
         terms = self._edge_terms(question_ids, slots, entities)
         members = torch.stack([left, right], dim=1)
@@ -234,8 +237,9 @@ class SetSearch:
         slots, owners = csr_expand(graph.offsets, sets.members.flatten())
         owners = owners // size
         new = graph.neighbours[slots].long()
-        apart = (graph.unit_ids[sets.members[owners]] != graph.unit_ids[new][:, None]).all(1)
-        slots, owners, new = slots[apart], owners[apart], new[apart]
+        units = graph.unit_ids[sets.members].index_select(0, owners)
+        apart = torch.nonzero((units != graph.unit_ids[new][:, None]).all(1)).flatten()
+        slots, owners, new = (column.index_select(0, apart) for column in (slots, owners, new))
         question_ids, entities = sets.question_ids[owners], graph.entity_ids[slots].long()
         members = torch.cat([sets.members[owners], new[:, None]], dim=1)
         step = self._edge_terms(question_ids, slots, entities)
@@ -268,9 +272,10 @@ class SetSearch:
             credits = worth[:, None] + config.own_share * (alone + config.name_bonus * names)
             credits = credits + config.marginal_share * (whole[:, None] - rest)
         keys = sets.question_ids[:, None] * graph.num_units + units
-        raises = credits > self.best[keys]
-        rows = torch.nonzero(raises)[:, 0]
-        keys, credits = keys[raises], credits[raises]
+        keys, credits = keys.flatten(), credits.flatten()
+        raises = torch.nonzero(credits > self.best.index_select(0, keys)).flatten()
+        rows = raises // sets.members.shape[1]
+        keys, credits = keys.index_select(0, raises), credits.index_select(0, raises)
         self.best.scatter_reduce_(0, keys, credits, "amax")
         booked = sets._replace(worth=worth)
         self.levels.append(Level(booked, rows, keys, credits))
