@@ -33,7 +33,7 @@ def frontier_relax(
     form: str = "auto",
     backend: str = "auto",
 ) -> RelaxLabels:
-    """Relax labels from the seeds outwards, cheapest paths first (ALGORITHMS.md, BubbleRAG step 4).
+    """Relax labels from the seeds outwards, cheapest paths first (BubbleRAG, bubble expansion).
 
     A path's cost is the seed's cost, then for each step the edge's cost and the cost of the node it enters; the start's
     own cost is not counted. A label is the least cost over all paths of at most ``num_hops`` edges from

@@ -33,7 +33,7 @@ def triple_beam(
 ) -> Beams:
     """Keep the ``beam_width`` best candidates of each question, favouring those of different parents.
 
-    GeAR, diverse triple beam search (ALGORITHMS.md, GeAR step 4): within each parent the candidates are sorted by
+    GeAR, diverse triple beam search (one step of it): within each parent the candidates are sorted by
     score falling, the n-th of them (from 0) is multiplied by ``exp(-min(n, gamma) / gamma)``, and the question's best
     by that product stay. Equal scores go to the lower row, in both sorts. Candidates may come in any order; a
     question may have none. Scores are meant to be at least 0, as sums of cosines mostly are: the factor brings

@@ -35,7 +35,7 @@ class DatasetConfig(ConfigModel):
 
 
 class MentionsConfig(ConfigModel):
-    """Which names the model-free graph of passages takes for entities (ALGORITHMS.md, `cover`, step 2)."""
+    """Which names the model-free graph of passages takes for entities (methods/cover.md, step 2)."""
 
     min_chars: Annotated[int, Field(ge=1)] = 4  # two suffice in scripts that write words in few signs
     min_phrase_passages: Annotated[int, Field(ge=1)] = 2

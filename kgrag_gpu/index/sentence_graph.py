@@ -3,7 +3,7 @@
 A unit is a passage, or a triple where the KG has no passages; it is cut into sentences (a triple's text is its one
 sentence). Two sentences of different units are neighbours where both mention an entity, or where one mentions an
 entity that titles the other's unit (a title edge). Entities that stand in very many units connect nothing.
-Also knows which names a question uses. Knows nothing of token states or scores (ALGORITHMS.md, `cover`, steps 2 to 4).
+Also knows which names a question uses. Knows nothing of token states or scores (methods/cover.md, steps 2 to 4).
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """A KG from passages without a model: titles and capitalised phrases are entities, a mention is an edge.
 
 An edge is (title entity of the passage) -mentions-> (mentioned entity); its text is the sentence of the mention and it
-knows its passage. The rule for entities is ALGORITHMS.md's (`cover`, step 2): titles whole, without "(...)" and up to
+knows its passage. The rule for entities is that of methods/cover.md, step 2: titles whole, without "(...)" and up to
 the first comma; capitalised phrases that stand in 2 to max(20, 2 %) of the passages; at least 4 characters; maximal
 spans at word borders. Title forms are matched in any script; phrases need a script with capital letters.
 

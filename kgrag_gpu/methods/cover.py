@@ -1,4 +1,4 @@
-"""`cover`: passages ranked by connected coverage, our own method (ALGORITHMS.md, "Connected coverage").
+"""`cover`: passages ranked by connected coverage, our own method (cover.md, step by step).
 
 Single-question form:
 1. Encode the question once: its vector and the states of its word pieces.
@@ -10,10 +10,10 @@ Single-question form:
 
 Over a KG of bare triples a triple is a passage of one sentence. No language model takes part, with or without one.
 
-Deviations from ALGORITHMS.md, chosen on one half of the questions and measured on the other (cover.md): a sentence
-also covers `unit_share` of what the rest of its passage covers; sets grow to four sentences, all by step 6's rule; hubs
-and entities that the question names cost more, and a sentence's own coverage counts less; 100 dense seeds, not 50;
-token states are brought back to unit norm after the projection to 128 directions.
+Against its first description (`cover-article`), chosen on one half of the questions and measured on the other: a
+sentence also covers `unit_share` of what the rest of its passage covers; sets grow to four sentences, all by step 6's
+rule; hubs and entities that the question names cost more, and a sentence's own coverage counts less; 100 dense seeds,
+not 50; token states are brought back to unit norm after the projection to 128 directions.
 """
 
 from collections.abc import Sequence

@@ -36,7 +36,7 @@ def sum_costs(events: Iterable[Mapping[str, Any]], num_questions: int) -> dict[s
 
 
 def cost_block(cost: Mapping[str, Any], num_questions: int) -> dict[str, Any]:
-    """The cost with every key of DESIGN's `cost`, absent counts as 0; other keys are kept behind them.
+    """The cost with every key of `metrics.json`'s `cost`, absent counts as 0; other keys are kept behind them.
 
     `seconds` defaults to the sum of the stages; `questions_per_second` is None where no time was booked.
     """

@@ -3,7 +3,7 @@
 Single-question form: each word piece of the question is covered by a sentence as far as its best match there goes
 (coverage_tokens.py). Sentences that share an entity are neighbours (index/sentence_graph.py). A set of one to four
 connected sentences is worth what it covers together, and small terms for how it is linked; a passage scores the most
-that it earns in any set (coverage_sets.py). ALGORITHMS.md, `cover`.
+that it earns in any set (coverage_sets.py). Step by step: methods/cover.md.
 
 `ConnectedCoverage.rank` takes the seeds from outside: all units (the exact form), the dense top and the named ones (the
 pruned form), or what another method has found (`anchorrag-lr`). A pair is looked at where it touches a seed.

@@ -2,7 +2,7 @@
 
 All questions of a batch at once, as flat rows of (question, members). Coverage is whole numbers (coverage_tokens.py),
 the other terms are float64 computed row by row, and units take a maximum: nothing here depends on the order or the
-company of the rows (ALGORITHMS.md, `cover`, steps 3 to 7).
+company of the rows (methods/cover.md, steps 3 to 7).
 """
 
 from collections.abc import Iterator

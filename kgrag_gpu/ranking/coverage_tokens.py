@@ -1,4 +1,4 @@
-"""How well sentences cover a question, token by token (ALGORITHMS.md, `cover`, step 1).
+"""How well sentences cover a question, token by token (methods/cover.md, step 1).
 
 A word piece of the question is covered by a sentence as well as its best match there, by MaxSim over the sentence's
 own tokens and those of its unit's title. Coverage is kept in fixed point, a whole question being 2**30: maxima and sums

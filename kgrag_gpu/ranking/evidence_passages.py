@@ -1,7 +1,7 @@
 """What a path of sentences is worth, and what each passage on it earns.
 
 A path is worth what its sentences cover of the question together, plus small terms for how they are linked
-(ALGORITHMS.md, connected coverage, steps 4 to 7). A passage earns the worth of the best path through it, and more
+(methods/cover.md, steps 4 to 7). A passage earns the worth of the best path through it, and more
 where that path needs it. The scorer of coverage is given from outside: clauses of the question against sentence
 vectors, or its tokens against token states; here a sentence is a row of fixed-point coverages.
 """

@@ -1,7 +1,7 @@
 """Small corpora for the tests of connected coverage, an encoder without a model, and the definition in plain Python.
 
-The oracle follows ALGORITHMS.md's words with loops over lists. It shares no code with the library: it finds names with
-regular expressions, and knows tokens as the encoder gives them.
+The oracle follows methods/cover.md's words with loops over lists. It shares no code with the library: it finds names
+with regular expressions, and knows tokens as the encoder gives them.
 """
 
 import hashlib
