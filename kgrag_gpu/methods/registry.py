@@ -12,6 +12,7 @@ _METHODS = {
     "bm25": "passage_search:Bm25",
     "cover": "cover:Cover",
     "dense": "passage_search:Dense",
+    "gear": "gear:Gear",
     "hybrid": "passage_search:Hybrid",
     "ppr": "ppr:Ppr",
 }
