@@ -11,7 +11,7 @@ from kgrag_gpu.index.fuse import Ranking
 from kgrag_gpu.tensors.fixed_point import SCALE, to_float
 
 _SPARE = 32  # extra candidates, so that fp32 rounding at the border cannot change the exact top k
-_RESCORE_BLOCK = 64  # queries whose candidates' vectors are in memory at once
+_RESCORE_ROWS = 262_144  # candidates whose vectors are in memory at once, as float64
 _TRAINING_VECTORS_PER_LIST = 64
 
 
@@ -61,12 +61,13 @@ class DenseIndex:
     def _exact_scores(self, queries: np.ndarray, candidates: np.ndarray) -> np.ndarray:
         """Exact products of each query with its candidates, float64 [queries, candidates]; -inf for no candidate."""
         out = np.full(candidates.shape, -np.inf)
-        for start in range(0, len(queries), _RESCORE_BLOCK):
-            rows = candidates[start : start + _RESCORE_BLOCK]
+        step = max(1, _RESCORE_ROWS // max(1, candidates.shape[1]))
+        for start in range(0, len(queries), step):
+            rows = candidates[start : start + step]
             block = torch.from_numpy(self._vectors[np.maximum(rows, 0)]).double()
-            left = torch.from_numpy(np.array(queries[start : start + _RESCORE_BLOCK])).double()
+            left = torch.from_numpy(np.array(queries[start : start + step])).double()
             products = torch.bmm(block, left[:, :, None])[:, :, 0].mul_(SCALE * SCALE).numpy()
-            out[start : start + _RESCORE_BLOCK] = np.where(rows >= 0, products, -np.inf)
+            out[start : start + step] = np.where(rows >= 0, products, -np.inf)
         return out
 
     def _measure_recall(self, sample_size: int = 200) -> float:

@@ -4,7 +4,8 @@ Single-question form:
 1. Encode the question once: its vector and the states of its word pieces.
 2. Seeds: the dense top 100 and the passages whose titles the question names (all passages in the exact form).
 3. Score every sentence of a seed, every pair of linked sentences that touches one, and grow the best pairs by a third
-   and a fourth sentence (ranking/coverage_sets.py).
+   and a fourth sentence (ranking/coverage_sets.py). In a corpus of more than `num_near` passages, neighbours join only
+   from that many of the best dense ranks.
 4. A passage's score is the most that it earns in any set; what no set touched follows in dense order.
 5. The winning sets are the evidence paths; each says which words of the question its sentences covered.
 
@@ -39,6 +40,7 @@ class CoverConfig(ConfigModel):
 
     exact: bool = False  # every passage is a seed
     num_dense: Annotated[int, Field(ge=0)] = 100  # pruned form: seeds from dense search
+    num_near: Annotated[int, Field(ge=0)] = 8000  # pruned form: dense ranks from which neighbours may join
     index: TokensConfig = TokensConfig()
     graph: SentenceGraphConfig = SentenceGraphConfig()
     coverage: CoverageConfig = CoverageConfig()
@@ -79,10 +81,13 @@ class Cover:
         with resources.stage("encode questions"):
             states = resources.encoder.token_states(texts)
         with resources.stage("search dense"):
-            dense = self._dense.search(states.vectors, max(num_output, config.num_dense))
+            is_large = not config.exact and len(resources.unit_texts) > config.num_near
+            wanted = max(num_output, config.num_dense, config.num_near if is_large else 0)
+            dense = self._dense.search(states.vectors, wanted)
         with resources.stage("connected coverage"):
             seeds = None if config.exact else [ranking.rows[: config.num_dense] for ranking in dense]
-            results = self.coverage.rank(texts, states, seeds, num_output)
+            near = [ranking.rows[: config.num_near] for ranking in dense] if is_large else None
+            results = self.coverage.rank(texts, states, seeds, num_output, near)
         return [self._retrieval(result, tail, num_output) for result, tail in zip(results, dense, strict=True)]
 
     def rank_found(self, questions: Sequence[Question], found: Sequence[Sequence[int]]) -> list[Ranking]:

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
 from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.index.encoder import Encoder, TokenStates
@@ -78,6 +80,7 @@ class ConnectedCoverage:
         states: TokenStates,
         seeds: Sequence[np.ndarray] | None = None,
         num_ranked: int | None = None,
+        near: Sequence[np.ndarray] | None = None,
     ) -> list[CoverageResult]:
         """Ranks units for each question.
 
@@ -87,6 +90,8 @@ class ConnectedCoverage:
             seeds: for each question, the units whose sentences are scored, with their neighbours; the units that the
                 question names are added. None: all units, the exact form.
             num_ranked: units kept in each ranking; None: all that a set touched.
+            near: for each question, the units that may join a set as neighbours, beside the seeds; None: all. What
+                bounds the work on a corpus whose entities each stand in many units.
 
         Returns:
             For each question its result. Units that no set touched are not ranked. A question's result does not depend
@@ -97,7 +102,8 @@ class ConnectedCoverage:
         out: list[CoverageResult] = []
         for start, stop in self._parts(seed_rows):
             out += self._rank_part(texts[start:stop], _cut_states(states, start, stop), _cut_named(named, start, stop),
-                                   seed_rows[start:stop], num_ranked)  # fmt: skip
+                                   seed_rows[start:stop], num_ranked,
+                                   None if near is None else near[start:stop])  # fmt: skip
         return out
 
     def _seeds(self, named: Named, question: int, seeds: Sequence[np.ndarray] | None) -> np.ndarray:
@@ -119,15 +125,19 @@ class ConnectedCoverage:
             yield start, len(seed_rows)
 
     def _rank_part(
-        self, texts: Sequence[str], states: TokenStates, named: Named, seeds: list[np.ndarray], num_ranked: int | None
+        self,
+        texts: Sequence[str],
+        states: TokenStates,
+        named: Named,
+        seeds: list[np.ndarray],
+        num_ranked: int | None,
+        near: Sequence[np.ndarray] | None,
     ) -> list[CoverageResult]:
         num_units = self.graph.num_units
         questions = QuestionTokens(texts, states, self._sentences, self._config.tokens)
         search = SetSearch(self._tensors, questions, named, self._config.sets)
-        mask = torch.zeros(len(texts), num_units, dtype=torch.bool)
-        for question, rows in enumerate(seeds):
-            mask[question, torch.from_numpy(rows)] = True
-        search.run(mask.to(self._tensors.device))
+        is_seed = self._mask(seeds)
+        search.run(is_seed, None if near is None else self._mask(near) | is_seed)
         scores = search.best.view(len(texts), num_units).cpu().numpy()
         kept = num_units if num_ranked is None else num_ranked
         rankings = [top_ranking(row, kept) for row in scores]
@@ -136,6 +146,12 @@ class ConnectedCoverage:
             CoverageResult(ranking, found, named.unit_ids[named.unit_questions == question], int(dropped))
             for question, (ranking, found, dropped) in enumerate(zip(rankings, sets, named.num_dropped, strict=True))
         ]
+
+    def _mask(self, rows: Sequence[np.ndarray]) -> Bool[Tensor, "questions units"]:
+        mask = torch.zeros(len(rows), self.graph.num_units, dtype=torch.bool)
+        for question, units in enumerate(rows):
+            mask[question, torch.from_numpy(units)] = True
+        return mask.to(self._tensors.device)
 
 
 def _cut_states(states: TokenStates, start: int, stop: int) -> TokenStates:

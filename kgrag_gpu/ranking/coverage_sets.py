@@ -168,10 +168,15 @@ class SetSearch:
         self._is_named[torch.from_numpy(named.entity_questions), torch.from_numpy(named.entity_ids)] = True
         self.best = torch.full((num_questions * graph.num_units,), -torch.inf, dtype=torch.float64, device=device)
         self.levels: list[Level] = []
+        self._near: Tensor | None = None
 
-    def run(self, seeds: Bool[Tensor, "questions units"]) -> None:
-        """Scores single sentences of the seeds, pairs that touch them, and what grows from the best pairs."""
+    def run(self, seeds: Bool[Tensor, "questions units"], near: Bool[Tensor, "questions units"] | None = None) -> None:
+        """Scores single sentences of the seeds, pairs that touch them, and what grows from the best pairs.
+
+        Neighbours join only from units that are `near`; None: from all.
+        """
         graph, config = self._graph, self._config
+        self._near = near
         seed_questions, seed_units = torch.nonzero(seeds, as_tuple=True)
         sentences, owners = csr_expand(graph.unit_offsets, seed_units)
         questions = seed_questions[owners]
@@ -202,7 +207,10 @@ class SetSearch:
         graph = self._graph
         slots, owners = csr_expand(graph.offsets, sentences)
         left, right, question_ids = sentences[owners], graph.neighbours[slots].long(), questions[owners]
-        once = ~seeds[question_ids, graph.unit_ids[right]] | (left < right)
+        units = graph.unit_ids[right]
+        once = ~seeds[question_ids, units] | (left < right)
+        if self._near is not None:
+            once &= self._near[question_ids, units]
         kept = torch.nonzero(once).flatten()
         left, right, question_ids, slots = (
             column.index_select(0, kept) for column in (left, right, question_ids, slots)
@@ -238,7 +246,11 @@ class SetSearch:
         owners = owners // size
         new = graph.neighbours[slots].long()
         units = graph.unit_ids[sets.members].index_select(0, owners)
-        apart = torch.nonzero((units != graph.unit_ids[new][:, None]).all(1)).flatten()
+        new_units = graph.unit_ids[new]
+        apart = (units != new_units[:, None]).all(1)
+        if self._near is not None:
+            apart &= self._near[sets.question_ids[owners], new_units]
+        apart = torch.nonzero(apart).flatten()
         slots, owners, new = (column.index_select(0, apart) for column in (slots, owners, new))
         question_ids, entities = sets.question_ids[owners], graph.entity_ids[slots].long()
         members = torch.cat([sets.members[owners], new[:, None]], dim=1)

@@ -94,8 +94,8 @@ class Corpus:
     def coverage(self, config: CoverageConfig) -> ConnectedCoverage:
         return ConnectedCoverage(self.index, self.graph, self.title_chars, config, torch.device("cpu"))
 
-    def rank(self, questions: Sequence[str], config: CoverageConfig, seeds=None):
-        return self.coverage(config).rank(questions, self.encoder.token_states(questions), seeds)
+    def rank(self, questions: Sequence[str], config: CoverageConfig, seeds=None, near=None):
+        return self.coverage(config).rank(questions, self.encoder.token_states(questions), seeds, near=near)
 
     def scores(self, questions: Sequence[str], config: CoverageConfig, seeds=None) -> list[dict[int, float]]:
         found = self.rank(questions, config, seeds)

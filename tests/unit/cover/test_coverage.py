@@ -64,6 +64,21 @@ def test_rank_without_unit_share_equals_the_oracle(tmp_path):
         assert_close(found, oracle.scores(question))
 
 
+def test_rank_neighbours_join_only_from_near_units(tmp_path):
+    corpus = Corpus(PASSAGES, tmp_path)
+    seeds = [np.array([i]) for i in range(len(QUESTIONS))]
+    everything = [np.arange(len(PASSAGES))] * len(QUESTIONS)
+    free = corpus.rank(QUESTIONS, config(), seeds)
+    assert [r.sets for r in corpus.rank(QUESTIONS, config(), seeds, everything)] == [r.sets for r in free]
+    near = [np.array([(i + 1) % len(PASSAGES)]) for i in range(len(QUESTIONS))]
+    num_fewer = 0
+    for i, result in enumerate(corpus.rank(QUESTIONS, config(), seeds, near)):
+        allowed = {*seeds[i].tolist(), *near[i].tolist(), *result.named.tolist()}
+        assert set(result.ranking.rows.tolist()) <= allowed
+        num_fewer += len(free[i].ranking.rows) - len(result.ranking.rows)
+    assert num_fewer > 0
+
+
 @pytest.mark.parametrize("form", ["fp16", "int8"])
 def test_rank_batch_equals_batches_of_one_bit_by_bit(tmp_path, form):
     corpus = Corpus(PASSAGES, tmp_path, form)
