@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from kgrag_gpu.results import json_line, prediction_row, read_results, results_to_table, retrieval_row
+from kgrag_gpu.shard_lock import ShardLock
 from kgrag_gpu.types import Passage, Rejected, Result, UserError
 
 
@@ -156,6 +157,12 @@ class RunDir:
             if row.get("event") == event:
                 rows.append(row)
         return rows
+
+    def lock_shard(self, shard: int) -> ShardLock:
+        """The lock to hold (`with`) while a shard is computed."""
+        folder = self.path / "locks"
+        folder.mkdir(exist_ok=True)
+        return ShardLock(folder / f"{shard:05d}")
 
     def _parts_dir(self, shard: int) -> Path:
         return self.path / "parts" / f"{shard:05d}"
