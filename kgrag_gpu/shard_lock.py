@@ -83,6 +83,8 @@ class ShardLock:
         # Whoever makes this name is the only one that may replace this holder.
         claim = self.path.with_name(f".{self.path.name}.after-{holder.get('token', 'unreadable')}")
         if not _link(mine, claim):
+            if self._age_s(claim, mine) > self.stale_s:  # its maker died half-way; the next attempt goes through
+                claim.unlink(missing_ok=True)
             return False
         try:
             if read_owner(self.path) != holder:

@@ -27,7 +27,7 @@ def run(tmp_path) -> RunDir:
     for shard, age_s in ((1, 10.0), (2, 500.0)):
         lock = run.path / "locks" / f"{shard:05d}"
         lock.write_text("{}")
-        os.utime(lock, (NOW - age_s,) * 2)
+        os.utime(lock, (NOW - age_s, NOW - age_s))
     rows = [{"time": f"2026-01-01T00:00:{s:02d}+0000", "event": "batch", "num_questions": 1} for s in (0, 1, 2, 4)]
     run.log_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return run

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -60,3 +61,39 @@ def test_shard_lock_lost_to_another_owner_is_left_alone(tmp_path):
         path.write_text(json.dumps({"token": "other"}))
         assert not lock.is_mine()
     assert (read_owner(path) or {}).get("token") == "other"
+
+
+def test_shard_lock_left_behind_is_taken_over_by_exactly_one_of_many(tmp_path):
+    path = tmp_path / "00003"
+    for _ in range(20):
+        path.write_text(json.dumps({"token": "x", "host": "elsewhere", "pid": 1}))
+        os.utime(path, (0, 0))
+        barrier, winners = threading.Barrier(8), []
+
+        def contend(barrier=barrier, winners=winners):
+            lock = ShardLock(path)
+            barrier.wait()
+            try:
+                winners.append(lock.__enter__())
+            except UserError:
+                return
+
+        threads = [threading.Thread(target=contend) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(winners) == 1 and winners[0].is_mine()
+        winners[0].__exit__(None, None, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shard_lock_claim_left_by_a_dead_process_holds_up_one_attempt_only(tmp_path):
+    path, claim = tmp_path / "00003", tmp_path / ".00003.after-x"
+    for file in (path, claim):
+        file.write_text(json.dumps({"token": "x", "host": "elsewhere", "pid": 1}))
+        os.utime(file, (0, 0))
+    with pytest.raises(UserError, match="elsewhere"), ShardLock(path):
+        pass
+    with ShardLock(path) as lock:
+        assert lock.is_mine()
