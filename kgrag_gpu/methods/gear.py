@@ -1,0 +1,119 @@
+"""GeAR's graph expansion (Shen et al. 2024, section 3) over any retriever, in the form that asks no model.
+
+Single-question form:
+1. The base retriever finds passages for the question.
+2. Starts: the facts of the best k passages, and (`num_nearest`) the facts nearest to the question.
+3. Diverse triple beam search from the starts (expansion/triple_beam.py).
+4. The beams, read breadth-first, give passages in order; these and the base's passages are fused.
+
+`naivege` is the same with `num_nearest: 0`. All questions of a batch go through one beam search.
+
+Deviations: there is one round. The paper's agent (proximal triples read by a model, gist memory, reasoning, rewriting,
+up to four rounds) is not part of this form, so an open engine only reads the answers. Over the mentions graph the edges
+of one sentence are one fact (gear_facts.py). Beyond `max_neighbours` a beam looks at those most like the question.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from kgrag_gpu.config.schema import ConfigModel
+from kgrag_gpu.expansion.triple_beam import BeamConfig, Beams, search_beams
+from kgrag_gpu.index.fuse import Ranking, append_missing, reciprocal_rank_fusion
+from kgrag_gpu.methods.gear_facts import FactIndex
+from kgrag_gpu.methods.passage_base import as_ranking, open_base
+from kgrag_gpu.methods.resources import Resources
+from kgrag_gpu.ranking.passage_fusion import calibrated_fusion, evidence_ranking
+from kgrag_gpu.types import EntityRef, Question, Retrieval
+
+
+class GearConfig(ConfigModel):
+    """Constants of the expansion and of the fusion."""
+
+    base: str = "hybrid"  # any registered method that ranks passages
+    base_config: Mapping[str, Any] = Field(default_factory=dict)  # values of that method's own configuration
+    num_base: Annotated[int, Field(ge=1)] = 10  # k: passages whose facts are starts
+    num_nearest: Annotated[int, Field(ge=0)] = 10  # facts nearest to the question that are starts too
+    beam: BeamConfig = BeamConfig()
+    max_fact_chars: Annotated[int, Field(ge=20)] = 320
+    fusion: Literal["rrf", "calibrated"] = "rrf"
+    rrf_constant: Annotated[float, Field(gt=0)] = 60.0
+    graph_weight: Annotated[float, Field(ge=0, le=1)] = 0.5  # calibrated fusion
+    num_paths: Annotated[int, Field(ge=0)] = 10  # evidence paths kept in the result
+
+
+class Gear:
+    """The batched method."""
+
+    Config: ClassVar[type[ConfigModel]] = GearConfig
+
+    def __init__(self, config: GearConfig, resources: Resources):
+        self._config = config
+        self._resources = resources
+        self.facts = FactIndex(resources, config.max_fact_chars)
+        self._base = open_base(resources, config.base, config.base_config)
+
+    def retrieve(self, questions: Sequence[Question]) -> list[Retrieval]:
+        """Retrieves for a whole batch of questions; see the module's text."""
+        resources = self._resources
+        base = [as_ranking(found) for found in self._base.retrieve(questions)]
+        vectors = torch.from_numpy(np.array(resources.vectors([question.text for question in questions])))
+        vectors = vectors.to(resources.device)
+        with resources.stage("beam search"):
+            found = search_beams(
+                self.facts.graph,
+                *self._starts(base, vectors),
+                len(questions),
+                lambda rows, facts: self.facts.fact_scores(vectors, rows, facts),
+                lambda rows, chains: self.facts.chain_scores(vectors, rows, chains),
+                self._config.beam,
+                resources.config.seed,
+            )
+        rows = zip(base, found.final(), found.num_candidates.tolist(), strict=True)
+        return [self._retrieval(ranking, beams, num_candidates) for ranking, beams, num_candidates in rows]
+
+    def _starts(self, base: Sequence[Ranking], vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(question, fact) of every start."""
+        found = [
+            [self.facts.facts_of_passage(passage) for passage in ranking.rows[: self._config.num_base].tolist()]
+            for ranking in base
+        ]
+        if self._config.num_nearest:
+            nearest = self.facts.search(vectors.cpu().numpy(), self._config.num_nearest)
+            found = [[*row, ranking.rows] for row, ranking in zip(found, nearest, strict=True)]
+        owners = np.repeat(np.arange(len(found)), [sum(map(len, row)) for row in found])
+        facts = np.concatenate([np.zeros(0, np.int64), *(part for row in found for part in row)])
+        device = self._resources.device
+        return torch.from_numpy(owners).to(device), torch.from_numpy(facts).to(device)
+
+    def _fused(self, base: Ranking, beams: Beams) -> Ranking:
+        """The beams' passages, breadth-first, fused with the base's."""
+        config, k = self._config, self._resources.config.output_passages
+        chains, scores = beams.chains.T.tolist(), beams.scores.tolist()
+        pairs = [
+            (passage, score)
+            for place in chains
+            for fact, score in zip(place, scores, strict=True)
+            for passage in self.facts.passages_of_fact(fact)
+        ]
+        graph = evidence_ranking([passage for passage, _ in pairs], [score for _, score in pairs])
+        if config.fusion == "calibrated":
+            return calibrated_fusion(base, graph, k, config.graph_weight, config.num_base)
+        fused = reciprocal_rank_fusion([graph, base], k, config.rrf_constant)
+        return append_missing(fused, base, k)
+
+    def _retrieval(self, base: Ranking, beams: Beams, num_candidates: int) -> Retrieval:
+        kg, ranking = self._resources.kg, self._fused(base, beams)
+        evidence = tuple(self.facts.evidence(beams, self._config.num_paths))
+        edges = dict.fromkeys(step.edge_id for path in evidence for step in path.steps)
+        entities = dict.fromkeys(int(end) for edge in edges for end in (kg.heads[edge], kg.tails[edge]))
+        return Retrieval(
+            passage_ids=tuple(ranking.rows.tolist()),
+            passage_scores=tuple(ranking.scores.tolist()),
+            evidence=evidence,
+            evidence_entities=tuple(EntityRef(kg.entity_names[e], kg.entity_external_ids[e]) for e in entities),
+            trace={"num_candidates": num_candidates},
+        )
