@@ -7,7 +7,9 @@ a killed process therefore loses only the batch in hand. A shard's `done` mark i
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from kgrag_gpu.results import json_line, prediction_row, read_results, results_to_table, retrieval_row
-from kgrag_gpu.shard_lock import ShardLock
+from kgrag_gpu.shard_lock import LockLost, ShardLock
 from kgrag_gpu.types import Passage, Rejected, Result, UserError
 
 
@@ -36,6 +38,7 @@ class RunDir:
         self.llm_cache_dir = self.path / "llm_cache"
         self.plots_dir = self.path / "plots"
         self.traces_dir = self.path / "traces"
+        self._held: dict[int, ShardLock] = {}
 
     @classmethod
     def create(cls, root: Path, name: str, config: Mapping[str, Any], manifest: Mapping[str, Any]) -> "RunDir":
@@ -94,15 +97,15 @@ class RunDir:
         return read_results(sorted(self._parts_dir(shard).glob("*.parquet")))
 
     def write_part(self, shard: int, results: Sequence[Result]) -> None:
-        """Keeps a finished batch of a shard."""
+        """Keeps a finished batch of a shard. Raises LockLost where a locked shard was taken over by another owner."""
         folder = self._parts_dir(shard)
         folder.mkdir(parents=True, exist_ok=True)
         number = sum(1 for _ in folder.glob("*.parquet"))
-        _write_parquet(folder / f"{number:05d}.parquet", results)
+        _write_parquet(folder / f"{number:05d}.parquet", results, lambda: self._check_held(shard))
 
     def finish_shard(self, shard: int, num_shards: int, results: Sequence[Result]) -> None:
-        """Writes a shard, marks it done, and only then removes its parts."""
-        _write_parquet(self.shard_file(shard, num_shards), results)
+        """Writes a shard, marks it done, and only then removes its parts. Raises LockLost as `write_part` does."""
+        _write_parquet(self.shard_file(shard, num_shards), results, lambda: self._check_held(shard))
         _write_text(self.done_file(shard), "")
         folder = self._parts_dir(shard)
         if folder.exists():
@@ -158,20 +161,47 @@ class RunDir:
                 rows.append(row)
         return rows
 
-    def lock_shard(self, shard: int) -> ShardLock:
-        """The lock to hold (`with`) while a shard is computed."""
+    @contextmanager
+    def lock_shard(self, shard: int) -> Iterator[ShardLock]:
+        """Holds a shard while it is computed; writing it is refused (LockLost) once another owner has taken it over.
+
+        Raises:
+            LockHeld: Another living process computes it.
+        """
+        with ShardLock(self._locks_dir() / f"{shard:05d}", f"shard {shard} of {self.path}") as lock:
+            self._held[shard] = lock
+            try:
+                yield lock
+            finally:
+                del self._held[shard]
+
+    def lock_join(self) -> ShardLock:
+        """The lock to hold (`with`) while the shards are joined; LockHeld is raised where another process has it."""
+        return ShardLock(self._locks_dir() / "join", f"the joining of {self.path}")
+
+    def _locks_dir(self) -> Path:
         folder = self.path / "locks"
         folder.mkdir(exist_ok=True)
-        return ShardLock(folder / f"{shard:05d}")
+        return folder
+
+    def _check_held(self, shard: int) -> None:
+        lock = self._held.get(shard)
+        if lock is not None and not lock.is_mine():
+            raise LockLost(f"{lock.what} was taken over by {lock.holder_words()}")
 
     def _parts_dir(self, shard: int) -> Path:
         return self.path / "parts" / f"{shard:05d}"
 
 
-def _write_parquet(path: Path, results: Sequence[Result]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    pq.write_table(results_to_table(results), temporary)
-    _commit(temporary, path)
+def _write_parquet(path: Path, results: Sequence[Result], check: Callable[[], None]) -> None:
+    """Writes results; `check` may refuse at the last moment, by raising."""
+    temporary = _temporary(path)
+    try:
+        pq.write_table(results_to_table(results), temporary)
+        check()
+        _commit(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -179,9 +209,17 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def _write_text(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    _commit(temporary, path)
+    temporary = _temporary(path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        _commit(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    """A name that no other process takes: process numbers repeat on the nodes of a cluster."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
 
 
 def _commit(temporary: Path, path: Path) -> None:

@@ -3,7 +3,8 @@
 The lock is a file with its owner's name in it, made by a hard link: that is atomic on NFS too, where O_EXCL was not
 always. A thread of the owner renews the file's time; a lock that was not renewed for `STALE_S`, or whose owner is a
 dead process in this very process space, is taken over. Ages are taken against a file written just now in the same
-folder, so that the clock of the file server counts and not that of the node. It knows nothing of runs or questions.
+folder, so that the clock of the file server counts and not that of the node. A job that SLURM requeued takes over from
+its own earlier start, which SLURM ended. It knows nothing of runs or questions.
 """
 
 import json
@@ -20,17 +21,27 @@ HEARTBEAT_S = 15.0
 STALE_S = 120.0
 
 
+class LockHeld(UserError):
+    """Another living process holds the lock."""
+
+
+class LockLost(Exception):
+    """Another owner took the lock over while this process did not renew it; nothing may be written any more."""
+
+
 class ShardLock:
     """Holds `path` from `with` to its end.
 
     Args:
         path: The lock file; its folder must exist.
+        what: What is locked, for messages; the file's name where it is empty.
         heartbeat_s: Seconds between renewals.
         stale_s: A lock not renewed for this long counts as left behind; several times `heartbeat_s`.
     """
 
-    def __init__(self, path: Path, heartbeat_s: float = HEARTBEAT_S, stale_s: float = STALE_S):
+    def __init__(self, path: Path, what: str = "", heartbeat_s: float = HEARTBEAT_S, stale_s: float = STALE_S):
         self.path = Path(path)
+        self.what = what or self.path.name
         self.heartbeat_s = heartbeat_s
         self.stale_s = stale_s
         self.owner = {
@@ -39,6 +50,7 @@ class ShardLock:
             "pid": os.getpid(),
             "processes": _process_space(),
             "slurm_job": os.environ.get("SLURM_JOB_ID", ""),
+            "slurm_restarts": os.environ.get("SLURM_RESTART_COUNT", "0"),
         }
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -47,13 +59,13 @@ class ShardLock:
         """Takes the lock.
 
         Raises:
-            UserError: A living owner holds it.
+            LockHeld: A living owner holds it.
         """
         mine = self.path.with_name(f".{self.path.name}.{self.owner['token']}")
         mine.write_text(json.dumps(self.owner), encoding="utf-8")
         try:
             if not (_link(mine, self.path) or self._take_over(mine)):
-                raise UserError(f"{self.path.name} is being computed by {self._holder_words()}; wait, or stop it first")
+                raise LockHeld(f"{self.what} is in the hands of {self.holder_words()}; wait, or stop it first")
         finally:
             mine.unlink(missing_ok=True)
         self._thread = threading.Thread(target=self._beat, daemon=True)
@@ -78,7 +90,8 @@ class ShardLock:
         holder = read_owner(self.path)
         if holder is None:  # released since
             return _link(mine, self.path)
-        if not (_is_dead(holder) or self._age_s(self.path, mine) > self.stale_s):
+        ended = _is_dead(holder) or _was_requeued(holder, self.owner)
+        if not (ended or self._age_s(self.path, mine) > self.stale_s):
             return False
         # Whoever makes this name is the only one that may replace this holder.
         claim = self.path.with_name(f".{self.path.name}.after-{holder.get('token', 'unreadable')}")
@@ -102,7 +115,8 @@ class ShardLock:
         except FileNotFoundError:
             return 0.0
 
-    def _holder_words(self) -> str:
+    def holder_words(self) -> str:
+        """Who holds the lock now, in words."""
         holder = read_owner(self.path) or {}
         job = f", SLURM job {holder['slurm_job']}" if holder.get("slurm_job") else ""
         return f"process {holder.get('pid', '?')} on {holder.get('host', '?')}{job}"
@@ -155,3 +169,11 @@ def _is_dead(holder: dict) -> bool:
     except (KeyError, ValueError, OSError):
         return False
     return False
+
+
+def _was_requeued(holder: dict, owner: dict) -> bool:
+    """Whether the holder is an earlier start of the very job that asks: SLURM ends one before it starts the next."""
+    if not owner["slurm_job"] or holder.get("slurm_job") != owner["slurm_job"]:
+        return False
+    starts = [str(each.get("slurm_restarts", "")) for each in (holder, owner)]
+    return all(text.isdigit() for text in starts) and int(starts[0]) < int(starts[1])

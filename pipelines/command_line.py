@@ -1,6 +1,7 @@
 """What every pipeline's command line shares: exit codes, one-line errors, the options of a run."""
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 from kgrag_gpu.types import UserError
 
 ENGINES = ("auto", "none", "vllm", "openai", "hf", "replay")
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 EXIT_DONE, EXIT_USER_ERROR, EXIT_SOME_FAILED, EXIT_INTERRUPTED = 0, 2, 3, 4
 
 
@@ -21,15 +23,30 @@ def run_command(main: Callable[[Sequence[str] | None], int]) -> None:
     except UserError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         code = EXIT_USER_ERROR
+    except OSError as error:
+        code = _os_error_code(error)
     except KeyboardInterrupt:
         print("interrupted; the same command continues", file=sys.stderr)
         code = EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`): nothing is wrong. Keep the interpreter's last flush quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = EXIT_DONE
     sys.stdout.flush()
     sys.exit(code)
+
+
+def _os_error_code(error: OSError) -> int:
+    """The exit code for an error of the system that has nothing to do with our code; any other is raised again."""
+    if isinstance(error, BrokenPipeError):
+        # The reader of our output went away (`| head`): nothing is wrong. Keep the interpreter's last flush quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_DONE
+    if error.errno not in _UNWRITABLE:
+        raise error
+    where = f" ({error.filename})" if error.filename else ""
+    print(
+        f"error: {os.strerror(error.errno or 0)}{where}; what was finished is kept: make room or take another folder, "
+        "then the same command continues",
+        file=sys.stderr,
+    )
+    return EXIT_USER_ERROR
 
 
 def check_kernels_package() -> None:
@@ -58,11 +75,27 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="A.B=VALUE", help="override one value, repeatable"
     )
     parser.add_argument("--limit", type=int, help="only the first N questions (default: all)")
-    parser.add_argument("--num-shards", type=int, help="split the questions by id (default: one shard per 1,000)")
-    parser.add_argument("--shard", type=int, help="run only this shard, counted from 0 (default: all)")
+    parser.add_argument(
+        "--num-shards",
+        type=int,
+        default=_array_number("COUNT"),
+        help="split the questions by id (default: the tasks of a SLURM array, else one shard per 1,000)",
+    )
+    parser.add_argument(
+        "--shard",
+        type=int,
+        default=_array_number("ID"),
+        help="run only this shard, counted from 0 (default: the number of the SLURM array task, else all)",
+    )
     parser.add_argument("--batch-size", type=int, help="questions that advance together (default: 64)")
     parser.add_argument("--run-root", type=Path, default=Path("runs"), help="where run directories go")
     parser.add_argument("--device", help="auto, cpu, cuda or cuda:N (default: auto)")
+
+
+def _array_number(name: str) -> int | None:
+    """A number that SLURM gives the task of a job array; None outside of one."""
+    text = os.environ.get(f"SLURM_ARRAY_TASK_{name}", "")
+    return int(text) if text.isdigit() else None
 
 
 def run_options(args: argparse.Namespace) -> dict[str, Any]:

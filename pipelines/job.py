@@ -9,7 +9,8 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +23,7 @@ from kgrag_gpu.config.schema import RunConfig
 from kgrag_gpu.index.encoder import encoder_fingerprint, locate_encoder
 from kgrag_gpu.kg.build import kg_for_run
 from kgrag_gpu.kg.model_reader import ModelReader
+from kgrag_gpu.kg.store import Kg
 from kgrag_gpu.llm.choice import EngineChoice, choose_engine
 from kgrag_gpu.llm.factory import open_engine
 from kgrag_gpu.methods.registry import method_class
@@ -32,7 +34,8 @@ from kgrag_gpu.prompts.registry import prompts_hash
 from kgrag_gpu.report import print_metrics, write_report
 from kgrag_gpu.run_dir import RunDir
 from kgrag_gpu.runner import Interrupted, StopSignal, run_shard, take_cost
-from kgrag_gpu.types import Answer, Passage, Question, QuestionSet, Result, Retrieval, UserError
+from kgrag_gpu.shard_lock import LockHeld, LockLost
+from kgrag_gpu.types import Answer, Question, QuestionSet, Result, Retrieval, UserError
 from pipelines.command_line import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, say
 
 QUESTIONS_PER_SHARD = 1000
@@ -59,6 +62,7 @@ class Job:
             raise UserError(
                 f"--shard {shard}: shards run from 0 to {self.num_shards - 1} (--num-shards {self.num_shards})"
             )
+        self.is_one_shard = shard is not None
         self.shards = range(self.num_shards) if shard is None else [shard]
         self.cache_dir = Path(config.execution.cache_dir or self.run_root / "cache")
         self.device = _device(config.execution.device)
@@ -68,11 +72,7 @@ class Job:
         """Does what is not done yet; prints the result and the run directory; returns the exit code."""
         _check_writable(self.run_root)
         started = time.perf_counter()
-        # Rows of the KG must not depend on the order of the questions, since ties are broken by row.
-        passages = tuple(sorted(self.questions.passages, key=lambda p: (p.title, p.text)))
-        questions = dataclasses.replace(self.questions, passages=passages)
-        reader = ModelReader(self.config.llm, self.engine_choice, self.cache_dir / "llm", str(self.device))
-        self.kg = kg_for_run(self.config.kg, questions, self.cache_dir, say, reader)
+        self.prepare_kg()
         kg_seconds = time.perf_counter() - started
         say(
             f"KG: {self.kg.num_entities:,} entities, {self.kg.num_triples:,} triples, {self.kg.num_passages:,} passages"
@@ -88,15 +88,22 @@ class Job:
             except Interrupted:
                 say(f"stopped; the same command continues {run.path}")
                 return EXIT_INTERRUPTED
-            if not all(run.is_done(shard) for shard in range(self.num_shards)):
-                say("shards left to do: the process that finishes the last one joins them all")
+            if not self._join(run):
                 print(run.path)
                 return EXIT_DONE
-            finish_run(run, self.kg.passages, self._sentences())
         metrics = run.metrics()
         print_metrics(metrics, run.manifest())
         print(run.path)
         return EXIT_SOME_FAILED if metrics["num_errors"] else EXIT_DONE
+
+    def prepare_kg(self) -> Kg:
+        """Loads or builds the KG that the run asks, as `kg`. Raises UserError where it cannot be had."""
+        # Rows of the KG must not depend on the order of the questions, since ties are broken by row.
+        passages = tuple(sorted(self.questions.passages, key=lambda p: (p.title, p.text)))
+        questions = dataclasses.replace(self.questions, passages=passages)
+        reader = ModelReader(self.config.llm, self.engine_choice, self.cache_dir / "llm", str(self.device))
+        self.kg = kg_for_run(self.config.kg, questions, self.cache_dir, say, reader)
+        return self.kg
 
     @cached_property
     def engine_choice(self) -> EngineChoice:
@@ -110,7 +117,8 @@ class Job:
         mapped = [row_of.get((p.title, p.text), -1) for p in self.questions.passages]
         return [tuple(mapped[i] for i in q.gold_passage_ids) for q in self.questions.questions]
 
-    def _sentences(self) -> dict[int, Sequence[str]] | None:
+    def sentences(self) -> dict[int, Sequence[str]] | None:
+        """The data set's own cut of its passages, by row of the KG's passages; None where it has none."""
         if self.questions.passage_sentences is None:
             return None
         row_of = {(p.title, p.text): row for row, p in enumerate(self.kg.passages)}
@@ -170,32 +178,71 @@ class Job:
 
             run.log("setup", **take_cost(resources))
             for shard in self.shards:
-                if not run.is_done(shard):
-                    run_shard(
-                        run, shard, self.num_shards, self.questions.questions, self.gold_passage_ids, method, reader,
-                        resources, stop,
-                    )  # fmt: skip
+                with self._hold(run, shard) as is_mine:
+                    if is_mine and not run.is_done(shard):
+                        run_shard(
+                            run, shard, self.num_shards, self.questions.questions, self.gold_passage_ids, method,
+                            reader, resources, stop,
+                        )  # fmt: skip
             if self.cache_dir.exists() and "embeddings" in resources.__dict__:
                 resources.embeddings.flush()
         finally:
             if engine is not None:
                 engine.close()
 
+    @contextmanager
+    def _hold(self, run: RunDir, shard: int) -> Iterator[bool]:
+        """Holds a shard, so that no two processes compute it; gives False for one to leave alone.
 
-def finish_run(run: RunDir, passages: Sequence[Passage], sentences: Mapping[int, Sequence[str]] | None = None) -> None:
+        A shard that was asked for by number and is held by another process is refused (LockHeld, a UserError); of all
+        shards, one that is held is passed over. A shard that another process took over in the middle is left to it.
+        """
+        if run.is_done(shard):
+            yield False
+            return
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(run.lock_shard(shard))
+            except LockHeld as held:
+                if self.is_one_shard:
+                    raise
+                say(f"left out: {held}")
+                yield False
+                return
+            try:
+                yield True
+            except LockLost as lost:
+                say(f"nothing more is written here: {lost}")
+
+    def _join(self, run: RunDir) -> bool:
+        """Joins the shards where all are done; False where that is left to another process."""
+        if not all(run.is_done(shard) for shard in range(self.num_shards)):
+            say("shards left to do: the process that finishes the last one joins them all")
+            return False
+        try:
+            with run.lock_join():
+                if not run.is_finished:
+                    finish_run(run, self.kg, self.sentences())
+        except LockHeld as held:
+            say(f"all shards are done; {held}")
+            return False
+        return True
+
+
+def finish_run(run: RunDir, kg: Kg, sentences: Mapping[int, Sequence[str]] | None = None) -> None:
     """Joins the shards of a run: predictions, metrics, report. Metrics are written last and mark the run finished.
 
     Args:
         run: A run whose shards are all done.
-        passages: The KG's passages.
+        kg: The KG that was asked.
         sentences: Where the data set cuts its passages itself: the sentences by row of the KG's passages.
     """
     manifest = run.manifest()
     results: list[Result] = run.read_shards(manifest["num_shards"])
-    run.write_rows(results, passages)
+    run.write_rows(results, kg.passages)
     cost = sum_costs([*run.events("setup"), *run.events("batch")], len(results))
     metrics = compute_metrics(results, cost, manifest["source"], manifest["dataset"], passage_sentences=sentences)
-    write_report(run.path, results, metrics, manifest, passages)
+    write_report(run.path, results, metrics, manifest, kg.passages)
     run.write_metrics(metrics)
 
 

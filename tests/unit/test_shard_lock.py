@@ -97,3 +97,19 @@ def test_shard_lock_claim_left_by_a_dead_process_holds_up_one_attempt_only(tmp_p
         pass
     with ShardLock(path) as lock:
         assert lock.is_mine()
+
+
+@pytest.mark.parametrize(("restarts", "taken"), [("0", True), ("1", False), ("2", False)])
+def test_shard_lock_of_an_earlier_start_of_the_same_slurm_job_is_taken_over(tmp_path, monkeypatch, restarts, taken):
+    path = tmp_path / "00003"
+    monkeypatch.setenv("SLURM_JOB_ID", "71")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
+    owner = ShardLock(path).owner
+    path.write_text(json.dumps({**owner, "token": "x", "host": "elsewhere"}))
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    if taken:
+        with ShardLock(path) as lock:
+            assert lock.is_mine()
+    else:
+        with pytest.raises(UserError, match="elsewhere, SLURM job 71"), ShardLock(path):
+            pass
