@@ -26,6 +26,7 @@ from kgrag_gpu.kg.model_reader import ModelReader
 from kgrag_gpu.kg.store import Kg
 from kgrag_gpu.llm.choice import EngineChoice, choose_engine
 from kgrag_gpu.llm.factory import open_engine
+from kgrag_gpu.methods.path_floor import floor_of_questions
 from kgrag_gpu.methods.registry import method_class
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.metrics import compute_metrics
@@ -234,7 +235,7 @@ def finish_run(run: RunDir, kg: Kg, sentences: Mapping[int, Sequence[str]] | Non
 
     Args:
         run: A run whose shards are all done.
-        kg: The KG that was asked.
+        kg: The KG that was asked; over one of bare triples the score of a random path is worked out, too.
         sentences: Where the data set cuts its passages itself: the sentences by row of the KG's passages.
     """
     manifest = run.manifest()
@@ -242,6 +243,9 @@ def finish_run(run: RunDir, kg: Kg, sentences: Mapping[int, Sequence[str]] | Non
     run.write_rows(results, kg.passages)
     cost = sum_costs([*run.events("setup"), *run.events("batch")], len(results))
     metrics = compute_metrics(results, cost, manifest["source"], manifest["dataset"], passage_sentences=sentences)
+    floor = floor_of_questions(kg, [result.question for result in results])
+    if floor is not None:
+        metrics["supplementary"]["random_path_floor"] = {"hit@1": floor.hit, "n": floor.num_questions}
     write_report(run.path, results, metrics, manifest, kg.passages)
     run.write_metrics(metrics)
 

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 import xxhash
 
-from kgrag_gpu.expansion.relation_paths import first_level, next_level
+from kgrag_gpu.expansion.relation_paths import StepGraph, first_level, next_level
 from kgrag_gpu.expansion.relation_walks import walk_paths
 from kgrag_gpu.kg.store import Kg
-from kgrag_gpu.methods.path_answers import PathAnswerer
+from kgrag_gpu.methods.path_answers import PathAnswerConfig
 from kgrag_gpu.metrics.answer import exact_match
+from kgrag_gpu.tensors.csr_graph import CsrGraph
 from kgrag_gpu.types import EntityRef, Question
 
 
@@ -26,8 +27,27 @@ class Floor(NamedTuple):
     num_questions: int
 
 
+def floor_of_questions(kg: Kg, questions: Sequence[Question], device: torch.device | str = "cpu") -> Floor | None:
+    """The floor of a question set over a KG of bare triples, with the steps that `anchorrag-lr` walks by default.
+
+    None where nothing can be said: the KG has passages, or no question has topic entity, number of hops and answers.
+    """
+    if kg.passages or not any(q.topic_entities and q.num_hops and q.golden_answers for q in questions):
+        return None
+    config = PathAnswerConfig()
+    graph = CsrGraph.from_triples(kg.heads, kg.relations, kg.tails, kg.num_entities).to(device)
+    steps = StepGraph.from_graph(graph, kg.num_relations, config.alias_share, config.min_alias_pairs)
+    floor = random_path_floor(steps, config.max_ends, kg, questions)
+    return floor if floor.num_questions else None
+
+
 def random_path_floor(
-    answerer: PathAnswerer, kg: Kg, questions: Sequence[Question], num_samples: int = 5, seed: int = 0
+    step_graph: StepGraph,
+    max_ends: int,
+    kg: Kg,
+    questions: Sequence[Question],
+    num_samples: int = 5,
+    seed: int = 0,
 ) -> Floor:
     """Walks `num_samples` random paths of each question's own length and takes their best supported ends as answers.
 
@@ -44,9 +64,10 @@ def random_path_floor(
     hits = np.zeros(len(questions))
     for length in sorted({questions[i].num_hops or 0 for i in usable}):
         group = [i for i in usable if questions[i].num_hops == length]
-        anchors = torch.tensor([starts[i] for i in group], device=answerer.steps.neighbours.device)
-        owners, paths = _random_paths(answerer, anchors, [questions[i].id for i in group], length, num_samples, seed)
-        ends = walk_paths(answerer.steps, anchors[owners], paths).on_host()
+        anchors = torch.tensor([starts[i] for i in group], device=step_graph.neighbours.device)
+        ids = [questions[i].id for i in group]
+        owners, paths = _random_paths(step_graph, max_ends, anchors, ids, length, num_samples, seed)
+        ends = walk_paths(step_graph, anchors[owners], paths).on_host()
         for walk, owner in enumerate(owners.tolist()):
             first = int(ends.offsets[walk])
             if int(ends.offsets[walk + 1]) > first:
@@ -76,14 +97,19 @@ def _row(rows: dict[str, int], ref: EntityRef) -> int | None:
 
 
 def _random_paths(
-    answerer: PathAnswerer, anchors: torch.Tensor, ids: Sequence[str], length: int, num_samples: int, seed: int
+    step_graph: StepGraph,
+    max_ends: int,
+    anchors: torch.Tensor,
+    ids: Sequence[str],
+    length: int,
+    num_samples: int,
+    seed: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(position in `anchors`, path) of the drawn paths, by position."""
-    max_ends = answerer.config.max_ends
-    level = first_level(answerer.steps, anchors, max_ends if length > 1 else 0)
+    level = first_level(step_graph, anchors, max_ends if length > 1 else 0)
     owners, paths = level.parents, level.steps[:, None]
     for size in range(2, length + 1):
-        level = next_level(answerer.steps, level, max_ends if size < length else 0)
+        level = next_level(step_graph, level, max_ends if size < length else 0)
         owners = owners[level.parents]
         paths = torch.cat([paths[level.parents], level.steps[:, None]], 1)
     salts = np.array([xxhash.xxh3_64_intdigest(f"{seed}:{name}".encode()) for name in ids], dtype=np.uint64)

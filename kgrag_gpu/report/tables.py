@@ -36,6 +36,9 @@ def print_metrics(metrics: Mapping[str, Any], manifest: Mapping[str, Any], conso
     console.print(metrics_table(metrics, manifest))
     console.print(cost_line(metrics["cost"]), highlight=False)
     console.print(outcome_line(metrics), highlight=False)
+    floor = metrics["supplementary"].get("random_path_floor")
+    if floor is not None:
+        console.print(floor_line(floor), highlight=False)
 
 
 def make_console(**options: Any) -> Console:
@@ -100,6 +103,14 @@ def cost_line(cost: Mapping[str, Any]) -> str:
     if cost["peak_device_bytes"]:
         parts.append(f"peak {bytes_text(cost['peak_device_bytes'])} on the device")
     return "[bold]cost[/]  " + ", ".join(parts)
+
+
+def floor_line(floor: Mapping[str, Any]) -> str:
+    """What luck alone reaches on this set, in one line."""
+    return (
+        f"[bold]floor[/]  {score_text(floor['hit@1'])} strict Hit@1 of a random relation path of the right length from "
+        f"the gold topic entity (n={floor['n']})"
+    )
 
 
 def outcome_line(metrics: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from kgrag_gpu.data.noise import misspelt
 from kgrag_gpu.data.registry import load_questions
 from kgrag_gpu.kg.triples_kg import import_triples
 from kgrag_gpu.methods.path_answers import PathAnswerConfig, PathAnswerer
-from kgrag_gpu.methods.path_floor import random_path_floor
+from kgrag_gpu.methods.path_floor import floor_of_questions
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.metrics.answer import exact_match
 from kgrag_gpu.types import Question
@@ -100,6 +100,7 @@ def test_real_batch_equals_single_questions(answerers):
 
 def test_real_floor_lies_far_below_the_answers(answerers):
     dataset, path, kb = SETS["PQ-3H"]
-    floor = random_path_floor(answerers(kb), answerers(kb).kg, sample(dataset, path))
+    floor = floor_of_questions(answerers(kb).kg, sample(dataset, path))
+    assert floor is not None
     assert floor.num_questions >= NUM_QUESTIONS
     assert 0.05 < floor.hit < 0.4

@@ -9,7 +9,7 @@ import torch
 
 from kgrag_gpu.kg.store import Kg, make_kg
 from kgrag_gpu.methods.path_answers import PathAnswer, PathAnswerConfig, PathAnswerer
-from kgrag_gpu.methods.path_floor import random_path_floor
+from kgrag_gpu.methods.path_floor import floor_of_questions, random_path_floor
 from kgrag_gpu.ranking.paths_align import (
     Likeness,
     Sheet,
@@ -174,9 +174,11 @@ def test_batch_equals_single_questions_in_any_order(family):
 def test_floor_walks_random_paths_of_the_gold_length(family):
     gold = Question("q", "?", (GoldAnswer("Graz"),), topic_entities=(EntityRef("Anna Berg"),), num_hops=2)
     other = Question("r", "?", (GoldAnswer("Graz"),), topic_entities=(EntityRef("Nobody"),), num_hops=2)
-    floor = random_path_floor(family, family_kg(), [gold, other], num_samples=1000)
+    floor = random_path_floor(family.steps, family.config.max_ends, family_kg(), [gold, other], num_samples=1000)
     # From Anna, two steps: mother-(employer, birthplace, mother^-1), birthplace-(birthplace^-1), friend-(mother,
     # friend^-1); those that only lead back to Anna end nowhere.
     assert floor.num_questions == 1
     assert floor.hit == pytest.approx(1 / 6)
-    assert floor == random_path_floor(family, family_kg(), [other, gold], num_samples=1000)
+    again = random_path_floor(family.steps, family.config.max_ends, family_kg(), [other, gold], num_samples=1000)
+    assert floor == again
+    assert floor_of_questions(family_kg(), [other]) is None
