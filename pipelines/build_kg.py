@@ -67,10 +67,19 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--llm", choices=ENGINES, help="with --extractor llm: the engine (default: auto)")
     parser.add_argument(
-        "--config", action="append", default=[], type=Path, metavar="FILE", help="YAML with an llm part, repeatable"
+        "--config",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="YAML with an llm part, repeatable (default: none)",
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="LLM.B=VALUE", help="override one value of llm, repeatable"
+        "--set",
+        action="append",
+        default=[],
+        metavar="LLM.B=VALUE",
+        help="override one value of llm, repeatable (default: none)",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N, for the model")
     parser.add_argument(
