@@ -51,7 +51,8 @@ def passage_entity_graph(kg: Kg, mention_weight: float) -> PassageEntityGraph:
 
     Args:
         kg: Any KG. Its triples' provenance says which passage mentions which entity.
-        mention_weight: Weight of an edge to an entity that is no passage's title; edges between passages weigh 1.
+        mention_weight: Weight of an edge to an entity that is no passage's title and that two passages mention; to one
+            that n passages mention it is 2 / n of that, since a rare name says more. Edges between passages weigh 1.
     """
     num_passages, num_nodes = kg.num_passages, kg.num_passages + kg.num_entities
     order = np.argsort(kg.passage_entities, kind="stable")
@@ -65,20 +66,27 @@ def passage_entity_graph(kg: Kg, mention_weight: float) -> PassageEntityGraph:
     passages = np.concatenate([passages, passages])
     left, right = _to_title_passages(passages, ends, title_offsets, order)
     is_plain = counts[ends] == 0
-    plain_left, plain_right = passages[is_plain], ends[is_plain] + num_passages
+    mentions = np.unique(np.stack([passages[is_plain], ends[is_plain]], axis=1), axis=0)
+    num_mentions = np.bincount(mentions[:, 1], minlength=kg.num_entities)
+    mention_weights = mention_weight * 2.0 / np.maximum(2, num_mentions[mentions[:, 1]])
     loose = np.flatnonzero(np.diff(kg.triple_passage_offsets) == 0)
     edges = [
-        (left, right, 1.0),
-        (plain_left, plain_right, mention_weight),
-        (kg.heads[loose].astype(np.int64) + num_passages, kg.tails[loose].astype(np.int64) + num_passages, 1.0),
+        (left, right, np.ones(len(left))),
+        (mentions[:, 0], mentions[:, 1] + num_passages, mention_weights),
+        (
+            kg.heads[loose].astype(np.int64) + num_passages,
+            kg.tails[loose].astype(np.int64) + num_passages,
+            np.ones(len(loose)),
+        ),
     ]
     matrix = sparse.csr_matrix((num_nodes, num_nodes), dtype=np.float32)
-    for rows, columns, weight in edges:
+    for rows, columns, weights in edges:
         keep = rows != columns
-        part = sparse.coo_matrix(
-            (np.ones(int(keep.sum()), np.float32), (rows[keep], columns[keep])), shape=(num_nodes, num_nodes)
-        ).tocsr()
-        part.data[:] = weight  # a pair that is joined twice is joined once
+        pairs, kept = np.unique(rows[keep] * num_nodes + columns[keep], return_index=True)  # joined once
+        part = sparse.csr_matrix(
+            (weights[keep][kept].astype(np.float32), (pairs // num_nodes, pairs % num_nodes)),
+            shape=(num_nodes, num_nodes),
+        )
         matrix = matrix.maximum(part)
     matrix = matrix.maximum(matrix.T).tocsr()
     matrix.sort_indices()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgrag_gpu.config.schema import LlmConfig
-from kgrag_gpu.llm.factory import choose_automatically
+from kgrag_gpu.llm.factory import choose_automatically, local_model
 from kgrag_gpu.llm.models import find_model
 
 
@@ -29,6 +29,8 @@ def choose_engine(config: LlmConfig) -> EngineChoice:
     kind, model, reason = config.engine, config.model, "asked for"
     if kind == "auto":
         kind, model, reason = choose_automatically(config)
+    if kind == "hf" and (local := local_model(config)) is not None and local != model:
+        model, reason = local, f"asked for; {model} cannot run here, weights of this one are on this machine"
     if kind == "none":
         return EngineChoice("none", "", "", f"none ({reason})")
     if kind == "replay":

@@ -64,19 +64,26 @@ def choose_automatically(config: LlmConfig) -> tuple[str, str, str]:
     if has_cuda and has_vllm:
         return "vllm", config.model, "auto: CUDA and vLLM are here"
     lack = "no CUDA device" if not has_cuda else "vLLM is not installed"
-    is_default = config.model == LlmConfig().model
-    candidates = [config.model, *(SMALL_MODELS if is_default else ())]
-    for name in candidates:
-        if not has_cuda and any(form in name.lower() for form in _GPU_ONLY_FORMS):
-            continue
-        if find_model(name, config.revision if name == config.model else None):
-            return "hf", name, f"auto: {lack}, weights are on this machine"
+    name = local_model(config)
+    if name is not None:
+        return "hf", name, f"auto: {lack}, weights are on this machine"
     return (
         "none",
         "",
         f"auto: {lack}, and no weights on this machine for {config.model}"
-        + (" or a small Qwen; python -m pipelines.fetch_models gets one" if is_default else ""),
+        + (" or a small Qwen; python -m pipelines.fetch_models gets one" if config.model == LlmConfig().model else ""),
     )
+
+
+def local_model(config: LlmConfig) -> str | None:
+    """The configured model where transformers can load it from this machine; for the default one, also a small Qwen."""
+    is_default = config.model == LlmConfig().model
+    for name in (config.model, *(SMALL_MODELS if is_default else ())):
+        if not torch.cuda.is_available() and any(form in name.lower() for form in _GPU_ONLY_FORMS):
+            continue
+        if find_model(name, config.revision if name == config.model else None):
+            return name
+    return None
 
 
 def _open_backend(config: LlmConfig, device: torch.device) -> Backend:

@@ -33,7 +33,7 @@ class PprConfig(ConfigModel):
     restart_passages: Annotated[int, Field(ge=0)] = 20
     name_weight: Annotated[float, Field(ge=0)] = 6.0  # restart mass of named entities against 1 of the passages
     lower_case_weight: Annotated[float, Field(ge=0)] = 0.1  # of a name written in lower case in the question
-    mention_weight: Annotated[float, Field(ge=0)] = 0.02  # edge to an entity that is no passage's title
+    mention_weight: Annotated[float, Field(ge=0)] = 0.065  # edge to an entity, no title, that two passages mention
     cosine_weight: Annotated[float, Field(ge=0)] = 6.0
     floor: Annotated[float, Field(gt=0)] = 0.001  # mass below this makes no difference
     num_evidence_entities: Annotated[int, Field(ge=0)] = 20
