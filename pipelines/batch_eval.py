@@ -15,22 +15,33 @@ from pipelines.job import Job
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        "python -m pipelines.batch_eval", description=__doc__, formatter_class=HelpFormatter
-    )
+    return job_of(job_parser("python -m pipelines.batch_eval", __doc__).parse_args(argv)).run()
+
+
+def job_parser(command: str, description: str | None) -> argparse.ArgumentParser:
+    """The options that make a `Job`, for the commands that run one or prepare it."""
+    parser = argparse.ArgumentParser(command, description=description, formatter_class=HelpFormatter)
     parser.add_argument("--dataset", required=True, help=", ".join(DATASETS))
     parser.add_argument("--data", help="file or folder (default: $KGRAG_DATA, the hub, the embedded sample)")
     parser.add_argument("--question-field", help="field of the records that holds the question (default: the format's)")
     parser.add_argument("--require-full", action="store_true", help="refuse the embedded sample")
     add_run_options(parser)
-    args = parser.parse_args(argv)
+    return parser
+
+
+def job_of(args: argparse.Namespace) -> Job:
+    """The job that the options of `job_parser` describe, its questions loaded.
+
+    Raises:
+        UserError: The configuration or the question set is wrong.
+    """
     options = {"dataset.data": args.data, "dataset.question_field": args.question_field, **run_options(args)}
     config = load_run_config(args.dataset, args.method, args.config, args.set, options)
     questions = load_questions(config.dataset, args.require_full)
     say(f"questions: {len(questions.questions)} from {questions.source}")
     if questions.rejected:
         say(f"rejected records: {len(questions.rejected)}, listed with their reasons in rejected.jsonl")
-    return Job(config, questions, args.run_root, args.num_shards, args.shard).run()
+    return Job(config, questions, args.run_root, args.num_shards, args.shard)
 
 
 if __name__ == "__main__":

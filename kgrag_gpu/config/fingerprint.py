@@ -18,5 +18,6 @@ def run_fingerprint(config: RunConfig, contents: Mapping[str, str]) -> str:
         contents: Names and hashes of the contents: questions, KG, encoder, model, prompts.
     """
     values = config.model_dump(mode="json", exclude=_LEFT_OUT)
+    values["llm"]["base_url"] = None  # a server that moved to another node is the same model; contents hold its name
     text = json.dumps({"config": values, "contents": dict(contents)}, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -60,6 +60,8 @@ def test_fingerprint_counts_what_predicts_and_nothing_else():
     base = run_fingerprint(load_run_config("musique", "ppr"), contents)
     moved = load_run_config("musique", "ppr", [], ["execution.batch_size=3", "dataset.data=/else/where.jsonl"])
     assert run_fingerprint(moved, contents) == base
+    moved = load_run_config("musique", "ppr", [], ["llm.base_url=http://node7:8000/v1"])
+    assert run_fingerprint(moved, contents) == base
     assert run_fingerprint(load_run_config("musique", "ppr", [], ["method.damping=0.4"]), contents) != base
     assert run_fingerprint(load_run_config("musique", "ppr"), {**contents, "kg": "c"}) != base
     assert len(base) == 8

@@ -14,7 +14,7 @@ class FaultyServer:
     text). The list is used up one by one, its last item stays. Prompts without a scripted word get `default`.
     """
 
-    def __init__(self, script: dict[str, list[Any]], default: str = "fine"):
+    def __init__(self, script: dict[str, list[Any]], default: str = "fine", port: int = 0):
         self.script, self.default = {key: list(faults) for key, faults in script.items()}, default
         self.requests: list[dict[str, Any]] = []
         self._lock = threading.Lock()
@@ -33,7 +33,7 @@ class FaultyServer:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 outer._answer(self, body)
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
