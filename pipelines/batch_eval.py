@@ -6,16 +6,29 @@ The last line of standard output is the path of the run directory.
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from kgrag_gpu.config.load import load_run_config
 from kgrag_gpu.data.registry import DATASETS, load_questions
+from kgrag_gpu.node_scratch import local_cache
 from pipelines.command_line import HelpFormatter, add_run_options, run_command, run_options, say
 from pipelines.job import Job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    return job_of(job_parser("python -m pipelines.batch_eval", __doc__).parse_args(argv)).run()
+    parser = job_parser("python -m pipelines.batch_eval", __doc__)
+    parser.add_argument(
+        "--scratch",
+        type=Path,
+        help="fast folder of this node for the caches; what is new is copied back (default: none)",
+    )
+    args = parser.parse_args(argv)
+    job = job_of(args)
+    if args.scratch is None:
+        return job.run()
+    with local_cache(job.cache_dir, args.scratch, say) as job.cache_dir:
+        return job.run()
 
 
 def job_parser(command: str, description: str | None) -> argparse.ArgumentParser:

@@ -23,7 +23,7 @@ REAL_FILE = Path(os.environ.get("KGRAG_DATA", "none")) / "musique"
 SITE = """
 SITE_OPTIONS=(--cpus-per-task=1 --mem=100M)
 BUILD_RESOURCES=() ENCODE_RESOURCES=(--cpus-per-task=2) EVAL_RESOURCES=() SERVER_RESOURCES=() MERGE_RESOURCES=()
-ENCODE_PROCESSES=2 MAX_RESTARTS=3 LAUNCH=()
+ENCODE_PROCESSES=2 MAX_RESTARTS=3 LAUNCH=() NODE_SCRATCH={scratch}
 SERVER_OPTIONS=(--host 127.0.0.1 --command "{python} {server} {{port}} 0.4")
 site_setup() {{ PATH="{bin}:$PATH"; }}
 """
@@ -38,7 +38,14 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
         pytest.skip(str(reason))
     server = Path(__file__).with_name("scripted_server.py")
     site = running.folder / "site.env"
-    site.write_text(SITE.format(python=sys.executable, server=server, bin=Path(sys.executable).parent))
+    site.write_text(
+        SITE.format(
+            python=sys.executable,
+            server=server,
+            bin=Path(sys.executable).parent,
+            scratch=tmp_path_factory.mktemp("scratch"),
+        )
+    )
     running.environment |= {"KGRAG_SITE": str(site), "LOGS": str(running.folder / "logs")}
     yield running
     running.close()
