@@ -144,8 +144,13 @@ class RunDir:
     def log(self, event: str, **values: Any) -> None:
         """Appends an event to `log.jsonl`."""
         row = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "event": event, **values}
-        with self.log_file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+        with self.log_file.open("ab+", buffering=0) as file:
+            if file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # a process was killed within its line; ours is not lost with it
+                    line = b"\n" + line
+            file.write(line)  # in one piece, at the end: several tasks share this file
 
     def events(self, event: str) -> list[dict[str, Any]]:
         """The logged events of one kind; a line that a killed process left half written is passed over."""
