@@ -5,15 +5,16 @@
 #   BUILD_KG="--from-passages corpus.json --out my_kg" slurm/run_all.sh --dataset jsonl --data q.jsonl --kg my_kg
 #   SERVER_MODEL=Qwen/Qwen2.5-7B-Instruct-AWQ slurm/run_all.sh --dataset musique --method anchorrag
 #
-# The arguments are those of `python -m pipelines.batch_eval`. LOGS (slurm-logs) holds the output of the jobs; SAMPLE=1
-# lets the embedded sample stand in for the full set. Prints the number of each job. The same command again goes on
-# with what is not done yet.
+# The arguments are those of `python -m pipelines.batch_eval`, paths as seen from the project's folder. LOGS (slurm-logs)
+# holds the output of the jobs; SAMPLE=1 lets the embedded sample stand in for the full set. Prints the number of each
+# job. The same command again goes on with what is not done yet.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=slurm/site.env
 source "${KGRAG_SITE:-slurm/site.env}"
 logs=${LOGS:-slurm-logs}
 mkdir -p "$logs"
+logs=$(cd "$logs" && pwd)
 
 submit() { # NAME SCRIPT [options of sbatch... --] arguments of the script...
     local name=$1 script=$2 options=() number=%j
@@ -36,7 +37,7 @@ job=$(submit encode encode.sbatch "${build_first[@]}" "${ENCODE_RESOURCES[@]}" -
 echo "encode $job"
 after="afterok:$job"
 if [ -n "${SERVER_MODEL:-}" ]; then
-    KGRAG_SERVER=$PWD/$logs/server-$job.url
+    KGRAG_SERVER=$logs/server-$job.url
     export KGRAG_SERVER
     server=$(submit server vllm_server.sbatch "--dependency=$after" "${SERVER_RESOURCES[@]}" -- \
         --address "$KGRAG_SERVER" --model "$SERVER_MODEL")
