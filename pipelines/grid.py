@@ -16,7 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +87,9 @@ class Grid:
             raise UserError(f"{args.dataset}: no question has gold passages; a grid needs recall to choose by")
         self.is_first = np.array([in_first_half(question.id) for question in self._questions.questions])
         self._cache_dir = args.run_root / "cache"
-        self._kg = kg_for_run(config.kg, self._questions, self._cache_dir)
+        # In a run's order of rows, since ties are broken by row.
+        passages = tuple(sorted(self._questions.passages, key=lambda p: (p.title, p.text)))
+        self._kg = kg_for_run(config.kg, replace(self._questions, passages=passages), self._cache_dir)
         self._encoders: dict[str, Encoder] = {}
         row_of = {(p.title, p.text): row for row, p in enumerate(self._kg.passages)}
         mapped = [row_of.get((p.title, p.text), -1) for p in self._questions.passages]

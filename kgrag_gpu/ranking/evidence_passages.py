@@ -20,13 +20,13 @@ class PathConfig(ConfigModel):
     """Terms of a path's worth, in shares of a fully covered question."""
 
     title_edge: float = 0.06  # the step goes to the passage that the entity titles, or comes from it
-    hub_cost: float = 0.01  # times log2 of the passages that mention the entity
-    named_cost: float = 0.03  # stepping through an entity that the question names itself
+    hub_cost: float = 0.015  # times log2 of the passages that mention the entity
+    named_cost: float = 0.05  # stepping through an entity that the question names itself
     name_bonus: float = 0.15  # a passage on the path is titled by a name of the question
     later_share: float = 0.5  # what the terms of earlier and of later steps count from the third sentence on
     later_cost: float = 0.10
     join_bonus: float = 0.05  # two agents' sentences put side by side, both from passages that the question names
-    own_share: float = 0.2  # of what the sentence covers alone
+    own_share: float = 0.05  # of what the sentence covers alone
     marginal_share: float = 0.25  # of what the path loses without it
     single_factor: float = 1.2
     single_name_bonus: float = 0.18

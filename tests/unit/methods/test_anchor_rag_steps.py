@@ -175,7 +175,7 @@ def test_path_terms_follow_the_lengths():
     terms = step_terms(config, floats(0, 0.1, 0.2), ints(0, 1, 2), floats(9, 0.05, 0.05), floats(1, 1, 0))
     assert terms.tolist() == pytest.approx([0.15, 0.05 + 0.15, 0.5 * (0.2 + 0.05) - 0.10])
     edge = edge_term(config, torch.tensor([True, False]), ints(1, 16), torch.tensor([False, True]))
-    assert edge.tolist() == pytest.approx([0.06 - 0.01, -0.04 - 0.03])
+    assert edge.tolist() == pytest.approx([0.06 - 0.015, -4 * 0.015 - 0.05])
 
 
 def test_sentence_credits_reward_what_a_path_would_lose():
@@ -187,7 +187,7 @@ def test_sentence_credits_reward_what_a_path_would_lose():
     credits = sentence_credits(config, paths)
     worth = 0.75 + 0.2
     assert credits[0].tolist() == pytest.approx(
-        [worth + 0.2 * (0.5 + 0.15) + 0.25 * 0.5, worth + 0.2 * 0.25 + 0.25 * 0.25]
+        [worth + 0.05 * (0.5 + 0.15) + 0.25 * 0.5, worth + 0.05 * 0.25 + 0.25 * 0.25]
     )
     assert credits[1].tolist() == pytest.approx([1.2 * 0.5 + 0.18 - 0.02, -np.inf])
     assert summed(cover[0]).tolist() == [0.5, 0.25]
