@@ -1,6 +1,6 @@
 """Builds a KG folder (Parquet tables and a manifest) from triples, from passages, or from OpenIE output.
 
-Triples: head<TAB>relation<TAB>tail, h|r|t, CSV, JSON lines, N-Triples or Parquet, also gzipped.
+Triples: head<TAB>relation<TAB>tail, h|r|t, CSV, JSON lines, N-Triples or Parquet; text also as .gz, .bz2, .zst.
 Passages: JSON array, JSON lines or Parquet of {"title", "text"}. The extractor "mentions" needs no model; "llm" lets a
 local model read every passage (OpenIE): the same command goes on where it was stopped, and DIR.openie.json holds what
 was read in HippoRAG's format.

@@ -1,4 +1,4 @@
-"""Text files as blocks of Arrow lines: gzip or bz2 by suffix, one bad line never stops a file, memory stays bounded."""
+"""Text files as blocks of lines: gzip, bz2, zstd by suffix; one bad line never stops a file; memory stays bounded."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from kgrag_gpu.types import UserError
 
 BLOCK_BYTES = 32 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
-_COMPRESSED = {".gz": "gzip", ".bz2": "bz2"}
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 @dataclass(frozen=True, slots=True)
