@@ -69,6 +69,11 @@ class Cover:
             self._dense = DenseIndex(tokens.vectors, resources.config.index)
 
     @property
+    def num_seeds(self) -> int:
+        """Passages that the pruned form starts from."""
+        return self._config.num_dense
+
+    @property
     def passages(self) -> list[Passage]:
         """The passages ranked; empty over a KG of bare triples."""
         return self._kg.passages

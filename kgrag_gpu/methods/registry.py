@@ -10,6 +10,7 @@ from kgrag_gpu.types import Question, Retrieval
 _METHODS = {
     "anchorrag": "anchor_rag:AnchorRag",
     "bm25": "passage_search:Bm25",
+    "bubblerag": "bubble_rag:BubbleRag",
     "cover": "cover:Cover",
     "dense": "passage_search:Dense",
     "gear": "gear:Gear",
