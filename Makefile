@@ -11,8 +11,8 @@ PYTEST_ARGS ?=
 # How long `make eval` waits for a small Qwen (0.5 GB) on a machine without a GPU; without one, answers are spans.
 MODEL_SECONDS ?= 300
 # The integration tests and how long each part may take. vLLM's CPU build pins its own packages: an environment apart.
-SLURM_SECONDS ?= 480
-VLLM_SECONDS ?= 1200
+SLURM_SECONDS ?= 720
+VLLM_SECONDS ?= 1800
 VLLM_INSTALL_SECONDS ?= 420
 VLLM_VENV := $(if $(filter gpu,$(EXTRA)),$(VENV),.venv-vllm)
 
