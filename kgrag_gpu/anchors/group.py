@@ -1,8 +1,9 @@
 """Weighted anchor groups of questions (BubbleRAG, Section 4.2): what a question must be matched by, and with what.
 
-A part of a question is an entity, a relation or an attribute. Its group is the set of nodes (entities) or edges that
-match it; each kind has a share of the weight, split among its groups, and a question's weights sum to 1. Parts come
-from the model, or without one from the names that the question holds and from the content words between them.
+A part of a question is an entity, a relation or an attribute, or the whole of it as a base retriever sees it. Its group
+is the set of nodes (entities) or edges that match it; each kind has a share of the weight, split among its groups, and
+a question's weights sum to 1. Parts are read without a model: the names that the question holds, and the content words
+between them.
 """
 
 import re
@@ -18,7 +19,7 @@ from kgrag_gpu.kg.mention_index import MentionIndex
 from kgrag_gpu.kg.store import Kg
 from kgrag_gpu.words import fold, is_content
 
-Kind = Literal["entity", "relation", "attribute"]
+Kind = Literal["entity", "relation", "attribute", "context"]
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 NUM_LEVELS = 3
 
@@ -29,6 +30,7 @@ class GroupConfig(ConfigModel):
     entity_weight: Annotated[float, Field(ge=0)] = 0.5
     relation_weight: Annotated[float, Field(ge=0)] = 0.3
     attribute_weight: Annotated[float, Field(ge=0)] = 0.2
+    context_weight: Annotated[float, Field(ge=0)] = 0.1  # of what a base retriever finds for the whole question
     max_entities: Annotated[int, Field(ge=1)] = 5  # nodes that a described, not named, entity is matched by
     max_edges: Annotated[int, Field(ge=1)] = 10  # edges that a relation or an attribute is matched by
     relax: bool = True  # off: the strict level alone
@@ -145,6 +147,7 @@ def kind_weights(parts: Sequence[Sequence[Part]], matched: Sequence[Sequence[boo
         "entity": config.entity_weight,
         "relation": config.relation_weight,
         "attribute": config.attribute_weight,
+        "context": config.context_weight,
     }
     weights: list[float] = []
     for row, has_match in zip(parts, matched, strict=True):

@@ -57,7 +57,7 @@ class BubbleRagConfig(ConfigModel):
     num_meetings: Annotated[int, Field(ge=1)] = 10  # B
     coverage: Literal["tokens", "groups"] = "tokens"
     cosine_weight: float = 1.0  # groups: terms of a passage's score
-    front_weight: float = 0.5
+    front_weight: float = 1.0
     subgraph_weight: float = 0.3
     num_paths: Annotated[int, Field(ge=0)] = 10  # subgraphs kept in the result
     groups: GroupConfig = GroupConfig()
@@ -123,7 +123,7 @@ class BubbleRag:
         for question, found in zip(questions, self._base.retrieve(questions), strict=True):
             rows = np.array(found.passage_ids, dtype=np.int64)
             entities = [int(titles[row]) for row in rows[: self._config.num_base] if titles[row] >= 0]
-            part = Part(question.text, "attribute", question.text, tuple(dict.fromkeys(entities))) if entities else None
+            part = Part(question.text, "context", question.text, tuple(dict.fromkeys(entities))) if entities else None
             out.append(_Base(Ranking(rows, np.array(found.passage_scores)), part))
         return out
 
