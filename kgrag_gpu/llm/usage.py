@@ -4,7 +4,7 @@ Token counts come from the engine's own ids, never from an estimate of ours. A r
 nothing to `prompt_tokens` and `completion_tokens`, and what it once cost stands beside them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -71,7 +71,7 @@ class Usage:
         """One row per (stage, kind), in order: what a shard stores, and `add_rows` reads back."""
         return [{"stage": stage, "kind": kind, **asdict(c)} for (stage, kind), c in sorted(self._counts.items())]
 
-    def add_rows(self, rows: list[Mapping[str, Any]]) -> None:
+    def add_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows written by `rows` (of other shards or an earlier, interrupted run)."""
         for row in rows:
             values = {field.name: row[field.name] for field in fields(Counts) if field.name in row}

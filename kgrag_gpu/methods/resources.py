@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 
@@ -76,7 +76,12 @@ class Resources:
         self.device = torch.device(device)
         self.engine = engine
         self.clock = StageClock()
-        self.stage = self.clock.stage
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Books the seconds spent inside, and the model's calls and tokens, under `name`."""
+        with self.clock.stage(name), self.engine.usage.stage(name) if self.engine else nullcontext():
+            yield
 
     @cached_property
     def encoder(self) -> Encoder:

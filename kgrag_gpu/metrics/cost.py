@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kgrag_gpu.llm.usage import Usage
+
 _COUNTS = ("llm_calls", "prompt_tokens", "completion_tokens", "cached_calls")
 
 
@@ -19,20 +21,23 @@ def sum_costs(events: Iterable[Mapping[str, Any]], num_questions: int) -> dict[s
         num_questions: questions answered for that cost.
 
     Returns:
-        `cost` of `metrics.json`. `seconds` is the sum over stages; `peak_device_bytes` the greatest.
+        `cost` of `metrics.json`. `seconds` is the sum over stages; `peak_device_bytes` the greatest. Where a model was
+        asked, `by_stage` and `by_kind` (of prompt) hold its calls, tokens, retries, cut contexts and seconds.
     """
-    counts = dict.fromkeys(_COUNTS, 0)
     stages: dict[str, list[float]] = {}
     peak = 0
+    usage = Usage()
     for event in events:
         for name, seconds in event.get("stages", {}).items():
             stages.setdefault(name, []).append(seconds)
-        for row in event.get("usage", ()):
-            for key in _COUNTS:
-                counts[key] += row.get(key, 0)
+        usage.add_rows(event.get("usage", ()))
         peak = max(peak, event.get("peak_device_bytes", 0))
     seconds_of = {name: math.fsum(seconds) for name, seconds in stages.items()}
-    return cost_block({**counts, "peak_device_bytes": peak, "stages": seconds_of}, num_questions)
+    spent = usage.as_dict()
+    cost = {**{key: spent[key] for key in _COUNTS}, "peak_device_bytes": peak, "stages": seconds_of}
+    if spent["by_kind"]:
+        cost |= {"by_stage": spent["by_stage"], "by_kind": spent["by_kind"]}
+    return cost_block(cost, num_questions)
 
 
 def cost_block(cost: Mapping[str, Any], num_questions: int) -> dict[str, Any]:

@@ -35,6 +35,8 @@ def print_metrics(metrics: Mapping[str, Any], manifest: Mapping[str, Any], conso
         console.print(f"[bold yellow]embedded sample, no benchmark result:[/] {escape(metrics['source'])}")
     console.print(metrics_table(metrics, manifest))
     console.print(cost_line(metrics["cost"]), highlight=False)
+    if metrics["cost"].get("by_kind"):
+        console.print(model_table(metrics["cost"]))
     console.print(outcome_line(metrics), highlight=False)
     floor = metrics["supplementary"].get("random_path_floor")
     if floor is not None:
@@ -103,6 +105,20 @@ def cost_line(cost: Mapping[str, Any]) -> str:
     if cost["peak_device_bytes"]:
         parts.append(f"peak {bytes_text(cost['peak_device_bytes'])} on the device")
     return "[bold]cost[/]  " + ", ".join(parts)
+
+
+def model_table(cost: Mapping[str, Any]) -> Table:
+    """What the model was asked: a row per kind of prompt, then one per stage."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("model", "calls", "cached", "prompt tokens", "completion tokens", "retries", "failed", "seconds"):
+        table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
+    for word, key in (("prompt", "by_kind"), ("stage", "by_stage")):
+        for name, spent in cost[key].items():
+            cells = [count_text(spent[k]) for k in ("llm_calls", "cached_calls", "prompt_tokens", "completion_tokens")]
+            failed = [count_text(spent[k]) for k in ("retries", "failures")]
+            table.add_row(f"{word} [bold]{escape(name)}[/]", *cells, *failed, seconds_text(spent["seconds"]))
+        table.add_section()
+    return table
 
 
 def floor_line(floor: Mapping[str, Any]) -> str:

@@ -17,15 +17,24 @@ KEYS = [
 def test_sum_costs_adds_stages_and_usage_and_takes_the_peak():
     events = [
         {"event": "setup", "stages": {"load": 1.5}},
-        {"stages": {"load": 0.5, "read": 2.0}, "usage": [{"llm_calls": 2, "prompt_tokens": 9}], "peak_device_bytes": 7},
+        {
+            "stages": {"load": 0.5, "read": 2.0},
+            "usage": [{"stage": "read", "kind": "answer", "llm_calls": 2, "prompt_tokens": 9}],
+            "peak_device_bytes": 7,
+        },
         {
             "stages": {"read": 1.0},
-            "usage": [{"llm_calls": 1, "cached_calls": 4}, {"completion_tokens": 5}],
+            "usage": [
+                {"stage": "walk", "kind": "relations", "llm_calls": 1, "cached_calls": 4},
+                {"stage": "walk", "kind": "answer", "completion_tokens": 5},
+            ],
             "peak_device_bytes": 3,
         },
     ]
     cost = sum_costs(events, num_questions=10)
-    assert list(cost) == KEYS
+    assert list(cost) == [*KEYS, "by_stage", "by_kind"]
+    assert {name: spent["llm_calls"] for name, spent in cost["by_stage"].items()} == {"read": 2, "walk": 1}
+    assert cost["by_kind"]["answer"]["completion_tokens"] == 5
     assert cost["stages"] == {"load": 2.0, "read": 3.0}
     assert (cost["llm_calls"], cost["prompt_tokens"], cost["completion_tokens"], cost["cached_calls"]) == (3, 9, 5, 4)
     assert (cost["seconds"], cost["questions_per_second"], cost["peak_device_bytes"]) == (5.0, 2.0, 7)

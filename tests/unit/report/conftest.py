@@ -3,6 +3,7 @@
 import pytest
 
 from kgrag_gpu.metrics import compute_metrics
+from kgrag_gpu.metrics.cost import sum_costs
 from kgrag_gpu.types import (
     Answer,
     EntityRef,
@@ -56,7 +57,8 @@ def make_run(passages):
                     (0, -1) if i == 2 else (0, 1),
                 )
             )
-        cost = {"stages": {"search": 1.5, HOSTILE: 0.25}, "llm_calls": 3}
+        usage = [{"stage": "read", "kind": HOSTILE, "llm_calls": 3, "prompt_tokens": 1234, "seconds": 0.5}]
+        cost = sum_costs([{"stages": {"search": 1.5, HOSTILE: 0.25}, "usage": usage}], len(results))
         metrics = compute_metrics(results, cost, source, "musique", num_resamples=100)
         manifest = {
             "dataset": "musique", "method": "ppr", "fingerprint": "abcd1234", "source": source, "is_sample": is_sample,

@@ -26,6 +26,13 @@ def test_print_metrics_shows_value_interval_and_n_overall_and_by_hop(make_run):
     assert "embedded sample" not in text
 
 
+def test_print_metrics_model_asked_shows_calls_and_tokens_by_prompt_and_stage(make_run):
+    _, metrics, manifest = make_run()
+    text = printed(metrics, manifest)
+    assert "stage read" in text
+    assert "1,234" in text
+
+
 def test_print_metrics_sample_is_announced_first(make_run):
     _, metrics, manifest = make_run(source="embedded sample, 8 questions, not MuSiQue", is_sample=True)
     assert printed(metrics, manifest).startswith("embedded sample, no benchmark result")
