@@ -27,7 +27,7 @@ from kgrag_gpu.kg.store import Kg
 from kgrag_gpu.llm.choice import EngineChoice, choose_engine
 from kgrag_gpu.llm.factory import open_engine
 from kgrag_gpu.methods.path_floor import floor_of_questions
-from kgrag_gpu.methods.registry import method_class
+from kgrag_gpu.methods.registry import check_method, method_class
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.metrics import compute_metrics
 from kgrag_gpu.metrics.cost import sum_costs
@@ -79,6 +79,9 @@ class Job:
             f"KG: {self.kg.num_entities:,} entities, {self.kg.num_triples:,} triples, {self.kg.num_passages:,} passages"
         )
         say(f"model: {self.engine_choice.reason}")
+        check_method(
+            self.config.method_name, self.config.method, self.kg, self.questions.questions, self.engine_choice.engine
+        )
         run = self._open_run()
         if run.is_finished:
             say("this run is finished; nothing to do")

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 from kgrag_gpu.config.schema import ConfigModel
-from kgrag_gpu.types import Question, Retrieval
+from kgrag_gpu.kg.store import Kg
+from kgrag_gpu.types import Question, Retrieval, UserError
 
 _METHODS = {
     "anchorrag": "anchor_rag:AnchorRag",
@@ -48,3 +49,20 @@ def method_class(name: str) -> type[Method]:
 def method_config_class(name: str) -> type[ConfigModel]:
     """The configuration class of a registered method."""
     return method_class(name).Config
+
+
+def check_method(name: str, config: Any, kg: Kg, questions: Sequence[Question], engine: str) -> None:
+    """Asks a method whether it can work on this input, before anything is made for it.
+
+    A method says so in an optional `check(config, kg, questions, engine)`, a static method that raises UserError;
+    `engine` is the name of the chosen engine, "none" without a model.
+    """
+    check = getattr(method_class(name), "check", None)
+    if check is not None:
+        check(config, kg, questions, engine)
+
+
+def need_model(name: str, engine: str, why: str) -> None:
+    """Raises UserError where a method that has no form without a model is run without one."""
+    if engine == "none":
+        raise UserError(f"method {name} needs a language model: {why}; give --llm hf, vllm or openai")
