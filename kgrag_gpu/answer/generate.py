@@ -104,6 +104,12 @@ def extract_span(reply: str) -> str:
     return "" if _NO_ANSWER.match(line) else line
 
 
+def own_answer(reply: Reply) -> Answer:
+    """What the model answers by itself, marked `cot`; source "none" where the reply holds no answer."""
+    span = extract_span(reply.text) if reply.ok else ""
+    return Answer(span, "cot" if span else "none", (span,) if span else (), reply.text)
+
+
 def _as_answer(reply: Reply, source: Source) -> Answer:
     span = extract_span(reply.text) if reply.ok else ""
     if not span:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from kgrag_gpu.answer.generate import extract_span
+from kgrag_gpu.answer.generate import own_answer
 from kgrag_gpu.llm.engine import Engine
 from kgrag_gpu.prompts.registry import make_request, sampling_for
 from kgrag_gpu.types import Answer, Question, Source
@@ -61,8 +61,4 @@ def think_aloud(engine: Engine, questions: Sequence[Question], facts: Sequence[S
         make_request("cot", question.id, question=question.text, facts=texts)
         for question, texts in zip(questions, facts, strict=True)
     ]
-    answers = []
-    for reply in engine.generate(requests, sampling_for("cot")) if requests else []:
-        span = extract_span(reply.text) if reply.ok else ""
-        answers.append(Answer(span, "cot" if span else "none", (span,) if span else (), reply.text))
-    return answers
+    return [own_answer(reply) for reply in engine.generate(requests, sampling_for("cot"))] if requests else []

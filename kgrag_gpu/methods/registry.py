@@ -12,11 +12,14 @@ _METHODS = {
     "anchorrag": "anchor_rag:AnchorRag",
     "bm25": "passage_search:Bm25",
     "bubblerag": "bubble_rag:BubbleRag",
+    "cot": "model_alone:Cot",
     "cover": "cover:Cover",
     "dense": "passage_search:Dense",
     "gear": "gear:Gear",
     "hybrid": "passage_search:Hybrid",
+    "io": "model_alone:Io",
     "ppr": "ppr:Ppr",
+    "sc": "model_alone:SelfConsistency",
 }
 
 

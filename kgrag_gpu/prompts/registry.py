@@ -23,7 +23,9 @@ class PromptKind:
 PROMPTS: dict[str, PromptKind] = {
     "answer": PromptKind(None, 32),
     "answer_facts": PromptKind(None, 48),
+    "io": PromptKind(None, 32),
     "cot": PromptKind(None, 200),
+    "cot_examples": PromptKind(None, 200),
     "keywords": PromptKind(schemas.Keywords, 128),
     "rank_relations": PromptKind(schemas.Best, 32),
     "rank_entities": PromptKind(schemas.Best, 32),

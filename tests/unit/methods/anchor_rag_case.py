@@ -97,6 +97,9 @@ def question(text: str, number: int = 0) -> Question:
 
 
 _KINDS = {
+    "from what you know. Reply": "io",
+    "from what you know. Think": "cot_examples",
+    "Several solutions of one question": "pick_answer",
     "List the named things": "keywords",
     "From the numbered relations": "rank_relations",
     "From the numbered facts": "rank_entities",
