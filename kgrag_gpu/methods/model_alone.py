@@ -120,7 +120,7 @@ class SelfConsistency(Cot):
 
 
 def vote(answers: Sequence[Answer]) -> Answer:
-    """The answer that most samples give, compared as the metrics compare; the earliest among equals, empty ones last."""
+    """The answer that most samples give, compared as the metrics compare; the earliest among equals."""
     counts = Counter(normalise(answer.text) for answer in answers if answer.text)
     if not counts:
         return answers[0]
