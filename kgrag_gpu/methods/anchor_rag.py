@@ -32,18 +32,16 @@ from pydantic import Field
 from kgrag_gpu.answer.memory import Memory, Steps, concat_steps, first_of_best, start_steps
 from kgrag_gpu.answer.sufficiency import ask_enough, think_aloud
 from kgrag_gpu.config.schema import ConfigModel
-from kgrag_gpu.expansion.neighbours import sample_hubs
 from kgrag_gpu.methods.anchor_rag_judges import JudgeConfig, ModelJudge, ScoreJudge, ask_keywords
 from kgrag_gpu.methods.anchor_rag_passages import PassageConfig, open_passage_view
 from kgrag_gpu.methods.anchor_rag_sentences import SentenceWorld
 from kgrag_gpu.methods.anchor_rag_trace import Trace, best_facts
 from kgrag_gpu.methods.anchor_rag_triples import TripleConfig, TripleWorld
+from kgrag_gpu.methods.graph_walk import rank_links, reach_entities
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.ranking.entities import widest_frontier
 from kgrag_gpu.ranking.relations import keep_best
 from kgrag_gpu.types import Answer, Question, Retrieval
-
-_MAX_CANDIDATES = 200_000  # links looked at in one go; a longer frontier is walked in parts
 
 
 class AnchorRagConfig(ConfigModel):
@@ -75,6 +73,8 @@ class AnchorRag:
         self._triples = (
             None if resources.kg.passages else TripleWorld(resources, config.triples, config.depth, config.judge.verify)
         )
+        if self._triples is not None:
+            self._triples.answerer  # noqa: B018 (built now, so that no batch pays for it)
 
     def retrieve(self, questions: Sequence[Question]) -> list[Retrieval]:
         """Walks for a whole batch of questions; see the module's text."""
@@ -91,7 +91,7 @@ class AnchorRag:
             is_first_round = True
             while len(frontier):
                 memory.mark_expanded(frontier)
-                links = self._rank_relations(view, judge, frontier)
+                links = rank_links(view, frontier, judge.relation_scores, view.widths[0]).steps
                 ends, num_dropped = self._rank_entities(view, judge, links)
                 kept = memory.add(ends.at(judge.is_evidence(view, ends)))
                 if is_first_round and config.depth > 1:
@@ -114,37 +114,13 @@ class AnchorRag:
         assert self._triples is not None
         return self._triples.open_view(texts, named_texts)
 
-    def _rank_relations(self, view: Any, judge: ScoreJudge, frontier: Steps) -> Steps:
-        """Step 2, relations: the best b links of every frontier entity, as grown paths."""
-        width = view.widths[0]
-        parts = []
-        block = view.walk.num_links(frontier.entity_ids).cumsum(0) // _MAX_CANDIDATES
-        for number in torch.unique(block):
-            part = frontier.at(block == number)
-            found = view.walk.links_of(part.entity_ids)
-            owners, steps = view.grow(part, found.owners, found.rows)
-            scores = judge.relation_scores(view, steps, owners, width)
-            kept = keep_best(scores, owners, width)
-            parts.append(steps.at(kept[scores[kept] > -torch.inf]))
-        return concat_steps(parts)
-
     def _rank_entities(self, view: Any, judge: ScoreJudge, links: Steps) -> tuple[Steps, Steps]:
         """Step 2, entities: the best b neighbours along each link, and those that the hub limit left out."""
         config, width = self._config, view.widths[1]
-        found = view.walk.members_of(links.link_ids, links.from_ids)
-        steps = links.at(found.owners).reaching(
-            view.walk.member_entities[found.rows], view.walk.member_edge_ids[found.rows]
-        )
-        owners = found.owners
-        if config.hub_policy == "sample":
-            stays = sample_hubs(owners, found.rows, config.hub_limit, self._resources.config.seed)
-        else:
-            stays = torch.zeros(len(steps), dtype=torch.bool, device=owners.device)
-            stays[keep_best(view.cosine(steps), owners, config.hub_limit)] = True
-        dropped, steps, owners = steps.at(~stays), steps.at(stays), owners[stays]
-        scores = judge.entity_scores(view, steps, owners, width)
-        kept = keep_best(scores, owners, width)
-        return steps.at(kept[scores[kept] > -torch.inf]), dropped
+        found = reach_entities(view, links, config.hub_limit, config.hub_policy, self._resources.config.seed)
+        scores = judge.entity_scores(view, found.steps, found.owners, width)
+        kept = keep_best(scores, found.owners, width)
+        return found.steps.at(kept[scores[kept] > -torch.inf]), found.dropped
 
     def _next_frontier(
         self, view: Any, judge: ScoreJudge, memory: Memory, kept: Steps, answers: Sequence[Answer | None]

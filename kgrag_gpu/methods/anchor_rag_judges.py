@@ -5,7 +5,7 @@ does not know who judged. Where the model gives no usable reply, the scores deci
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Bool, Float64, Int64
@@ -25,6 +25,7 @@ from kgrag_gpu.types import Question
 class JudgeConfig(ConfigModel):
     """Thresholds of the judges."""
 
+    ranking: Literal["rrf", "cosine"] = "rrf"  # LR: SBERT cosine and BM25 fused, or SBERT cosine alone
     rrf_constant: Annotated[float, Field(gt=0)] = 60.0
     verify: bool = True  # off: every ranked fact is evidence
     min_cosine: float = 0.1  # LR: a fact less like the question than this is no evidence
@@ -42,10 +43,14 @@ class ScoreJudge:
 
     def relation_scores(self, view: Any, steps: Steps, owners: Int64[Tensor, " steps"], width: int) -> Tensor:
         """Score of each candidate relation among those of its frontier entity; -inf is never taken."""
+        if self._config.ranking == "cosine":
+            return view.relation_columns(steps)[0]
         return fuse_ranks(view.relation_columns(steps), owners, self._config.rrf_constant)
 
     def entity_scores(self, view: Any, steps: Steps, owners: Int64[Tensor, " steps"], width: int) -> Tensor:
         """Score of each reached entity among those of its relation."""
+        if self._config.ranking == "cosine":
+            return view.cosine(steps)
         return fuse_ranks(view.entity_columns(steps), owners, self._config.rrf_constant)
 
     def is_evidence(self, view: Any, steps: Steps) -> Bool[Tensor, " steps"]:

@@ -16,7 +16,6 @@ from jaxtyping import Float64, Int64
 from pydantic import Field
 from torch import Tensor
 
-from kgrag_gpu.anchors.link import Links
 from kgrag_gpu.answer.memory import Steps, first_of_best
 from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.expansion.neighbours import WalkTable
@@ -50,7 +49,12 @@ class TripleWorld:
         self._resources = resources
         self._config = config
         self._verify = verify
-        self._answerer = PathAnswerer(resources, config.paths.model_copy(update={"max_steps": depth}))
+        self._depth = depth
+
+    @cached_property
+    def answerer(self) -> PathAnswerer:
+        """Links questions to entities, and answers by whole relation paths."""
+        return PathAnswerer(self._resources, self._config.paths.model_copy(update={"max_steps": self._depth}))
 
     @cached_property
     def walk(self) -> WalkTable:
@@ -69,13 +73,18 @@ class TripleWorld:
         return LexicalIndex(list(self.kg.triple_texts), self._resources.config.index)
 
     def open_view(self, texts: Sequence[str], named_texts: Sequence[str]) -> "TripleView":
-        """Anchors and scores for one batch. `named_texts` are the questions with keywords behind them."""
-        return TripleView(self, self._resources, self._config, texts, self._answerer.anchors(named_texts))
+        """Linked anchors and scores for one batch. `named_texts` are the questions with keywords behind them."""
+        anchors = self.answerer.anchors(named_texts)
+        return self.view_from(texts, anchors.question_ids, anchors.entity_ids)
+
+    def view_from(self, texts: Sequence[str], question_ids: np.ndarray, entity_ids: np.ndarray) -> "TripleView":
+        """Scores for one batch from given anchors: `entity_ids[i]` is one of question `question_ids[i]` (int64)."""
+        return TripleView(self, self._resources, self._config, texts, question_ids, entity_ids)
 
     def answer_by_paths(self, texts: Sequence[str]) -> list[Retrieval]:
         """The LLM-free form: answers, evidence and anchors by whole relation paths."""
-        anchors = self._answerer.anchors(texts)
-        found = self._answerer.answer(texts, anchors)
+        anchors = self.answerer.anchors(texts)
+        found = self.answerer.answer(texts, anchors)
         bounds = anchors.offsets.tolist()
         rows = [anchors.entity_ids[a:b].tolist() for a, b in itertools.pairwise(bounds)]
         return [self._retrieval(answer, entities) for answer, entities in zip(found, rows, strict=True)]
@@ -113,7 +122,13 @@ class TripleView:
     """Anchors and scores of one batch, for the walk relation by relation."""
 
     def __init__(
-        self, world: TripleWorld, resources: Resources, config: TripleConfig, texts: Sequence[str], anchors: Links
+        self,
+        world: TripleWorld,
+        resources: Resources,
+        config: TripleConfig,
+        texts: Sequence[str],
+        question_ids: np.ndarray,
+        entity_ids: np.ndarray,
     ):
         self._world = world
         self._resources = resources
@@ -127,8 +142,8 @@ class TripleView:
         self._triple_scores = None
         if world.kg.num_triples <= resources.config.index.exact_limit:
             self._triple_scores = torch.from_numpy(world.triple_lexical.scores(texts)).to(device)
-        self.agent_questions = torch.from_numpy(anchors.question_ids).to(device)
-        self.anchors = torch.from_numpy(np.array(anchors.entity_ids, dtype=np.int64)).to(device)
+        self.agent_questions = torch.from_numpy(np.array(question_ids, dtype=np.int64)).to(device)
+        self.anchors = torch.from_numpy(np.array(entity_ids, dtype=np.int64)).to(device)
         self.questions_of_agents = self.agent_questions
 
     def grow(self, frontier: Steps, owners: Tensor, link_ids: Tensor) -> tuple[Tensor, Steps]:
