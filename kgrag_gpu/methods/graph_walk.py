@@ -98,3 +98,9 @@ def reach_entities(
     if num_kept < limit and len(steps):
         stays |= torch.bincount(owners)[owners] <= limit
     return Reached(steps.at(stays), owners[stays], steps.at(~stays))
+
+
+def goes_on(steps: Steps) -> Bool[Tensor, " steps"]:
+    """Whether a path over triples does not walk the relation of its step before straight back."""
+    before = steps.path_texts.gather(1, (steps.lengths - 2).clamp(min=0)[:, None])[:, 0]
+    return (steps.lengths < 2) | (before != steps.text_ids ^ 1)

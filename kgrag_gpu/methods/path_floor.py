@@ -14,10 +14,11 @@ import xxhash
 from kgrag_gpu.expansion.relation_paths import StepGraph, first_level, next_level
 from kgrag_gpu.expansion.relation_walks import walk_paths
 from kgrag_gpu.kg.store import Kg
+from kgrag_gpu.kg.topics import entity_rows, topic_rows
 from kgrag_gpu.methods.path_answers import PathAnswerConfig
 from kgrag_gpu.metrics.answer import exact_match
 from kgrag_gpu.tensors.csr_graph import CsrGraph
-from kgrag_gpu.types import EntityRef, Question
+from kgrag_gpu.types import Question
 
 
 class Floor(NamedTuple):
@@ -55,7 +56,7 @@ def random_path_floor(
     nowhere (only straight back) misses.
     """
     rows = entity_rows(kg)
-    starts = [_topic_row(rows, q) for q in questions]
+    starts = [next(iter(topic_rows(rows, q)), None) for q in questions]
     usable = [
         i
         for i, (q, start) in enumerate(zip(questions, starts, strict=True))
@@ -75,25 +76,6 @@ def random_path_floor(
                 name = kg.entity_names[int(ends.entities[first])]
                 hits[group[owner]] += exact_match(name, question.golden_answers) / int((owners == owner).sum())
     return Floor(float(hits[usable].mean()) if usable else 0.0, len(usable))
-
-
-def entity_rows(kg: Kg) -> dict[str, int]:
-    """Row of each external id and each name; an id goes before a name, an earlier homonym before a later one."""
-    rows: dict[str, int] = {}
-    for row, identity in enumerate(kg.entity_external_ids):
-        if identity:
-            rows.setdefault(identity, row)
-    for row, name in enumerate(kg.entity_names):
-        rows.setdefault(name, row)
-    return rows
-
-
-def _topic_row(rows: dict[str, int], question: Question) -> int | None:
-    return next((row for ref in question.topic_entities if (row := _row(rows, ref)) is not None), None)
-
-
-def _row(rows: dict[str, int], ref: EntityRef) -> int | None:
-    return rows.get(ref.external_id, rows.get(ref.name)) if ref.external_id else rows.get(ref.name)
 
 
 def _random_paths(

@@ -20,6 +20,7 @@ _METHODS = {
     "io": "model_alone:Io",
     "ppr": "ppr:Ppr",
     "sc": "model_alone:SelfConsistency",
+    "tog": "think_on_graph:ThinkOnGraph",
 }
 
 

@@ -69,3 +69,17 @@ def test_sweep_malformed_file_is_a_user_error(tmp_path, text, message):
     file.write_text(text)
     with pytest.raises(UserError, match=message):
         run(tmp_path, "--file", str(file))
+
+
+def test_sweep_method_with_values_of_its_own_is_a_line_beside_one_without(tmp_path, capsys):
+    assert run(tmp_path, "--methods", "bm25", "ppr:restart_passages=3,name_weight=2.0") == 0
+    table = capsys.readouterr().out.strip().splitlines()
+    assert [line.split("|")[1].strip() for line in table[2:]] == ["bm25", "ppr restart_passages=3 name_weight=2.0"]
+    (path,) = (tmp_path / "runs").glob("musique-ppr-*")
+    assert "restart_passages: 3" in (path / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize("text", ["ppr:", ":damping=0.5", "ppr:damping", "ppr:damping=", "ppr:=0.5"])
+def test_sweep_malformed_values_of_a_method_are_a_user_error(tmp_path, text):
+    with pytest.raises(UserError, match="expected METHOD"):
+        run(tmp_path, "--methods", "bm25", text)
