@@ -3,6 +3,7 @@
     python -m pipelines.sweep --dataset pathquestion --data PQ-3H.txt --kg 3H-kb.txt --llm none \\
         --methods anchorrag-lr anchorrag-single-path --grid method.depth=1,2,3 --out tables/pq3h
 
+A method may bring values of its own: `--methods bm25 gear:base=bm25 gear:base=bm25,fusion=calibrated`.
 Every method is run with every combination of the grid. Each is an ordinary run directory below --run-root: a sweep that
 was stopped goes on where it was, and combinations that were run before are not run again. The table goes to standard
 output and, with --out, to DIR/sweep.md beside compare.json, .csv and .html; differences are those to the first line.
@@ -62,7 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", help="file or folder (default: $KGRAG_DATA, the hub, the embedded sample)")
     parser.add_argument("--question-field", help="field of the records that holds the question (default: the format's)")
     parser.add_argument(
-        "--methods", nargs="+", default=[], metavar="METHOD", help="methods or presets (default: --method)"
+        "--methods",
+        nargs="+",
+        default=[],
+        metavar="METHOD",
+        help="methods or presets, with values after a colon (default: --method)",
     )
     parser.add_argument("--grid", action="append", default=[], metavar="A.B=V,W", help="values to try, repeatable")
     parser.add_argument("--file", type=Path, help="YAML with methods, grid and set (default: none)")
@@ -107,13 +112,26 @@ def _plan(args: argparse.Namespace) -> tuple[list[Cell], list[str]]:
     methods = [*args.methods, *asked.get("methods", [])] or [args.method]
     axes = [grid_axis(text) for text in args.grid]
     axes += [[(key, str(value)) for value in values] for key, values in asked.get("grid", {}).items()]
-    cells = [Cell(method, values) for method in dict.fromkeys(methods) for values in itertools.product(*axes)]
+    cells = [
+        Cell(method, (*own, *values))
+        for method, own in dict.fromkeys(_with_values(text) for text in methods)
+        for values in itertools.product(*axes)
+    ]
     if not 2 <= len(cells) <= _MAX_CELLS:
         raise UserError(
             f"a sweep of {len(cells)} runs; give 2 to {_MAX_CELLS}, by several --methods or by --grid KEY=V,W"
         )
     shared = [f"{key}={yaml.safe_dump(value, default_flow_style=True)}" for key, value in asked.get("set", {}).items()]
     return cells, [*shared, *args.set]
+
+
+def _with_values(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """A method and its own values, from METHOD or METHOD:FIELD=VALUE,FIELD=VALUE (fields below `method`)."""
+    method, separator, rest = str(text).partition(":")
+    pairs = [part.partition("=") for part in rest.split(",")] if separator else []
+    if not method or any(not key or not value for key, _, value in pairs):
+        raise UserError(f"--methods {text}: expected METHOD or METHOD:FIELD=VALUE,FIELD=VALUE, as in gear:base=bm25")
+    return method, tuple((f"method.{key}", value) for key, _, value in pairs)
 
 
 def _read(path: Path) -> Mapping[str, Any]:
