@@ -1,7 +1,6 @@
 """What AnchorRAG shows of a walk: evidence paths, anchors, and what each round looked at and kept."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -33,7 +32,7 @@ class Trace:
         rankings: Sequence[Ranking],
         answers: Sequence[Answer | None],
         num_paths: int,
-        further: Mapping[str, Any] = MappingProxyType({}),
+        further: Sequence[Mapping[str, Any]] | None = None,
     ) -> list[Retrieval]:
         """One retrieval a question: ranked passages, best evidence paths, anchors, entities, trace.
 
@@ -42,7 +41,7 @@ class Trace:
             rankings: of passages (empty where the KG has none).
             answers: those that the method gave itself.
             num_paths: evidence paths for each question, distinct in what they read.
-            further: what else every question's trace says.
+            further: what else the trace of each question says.
         """
         anchors: list[list[int]] = [[] for _ in rankings]
         for question, entity in zip(self._view.agent_questions.tolist(), self._view.anchors.tolist(), strict=True):
@@ -57,7 +56,7 @@ class Trace:
                 anchors=self._refs(anchors[question]),
                 evidence_entities=self._refs(entities[question]),
                 answer=answers[question],
-                trace={**further, "rounds": self._rounds_of(question)},
+                trace={**(further[question] if further else {}), "rounds": self._rounds_of(question)},
             )
             for question, ranking in enumerate(rankings)
         ]

@@ -18,6 +18,7 @@ _METHODS = {
     "gear": "gear:Gear",
     "hybrid": "passage_search:Hybrid",
     "io": "model_alone:Io",
+    "pog": "plan_on_graph:PlanOnGraph",
     "ppr": "ppr:Ppr",
     "sc": "model_alone:SelfConsistency",
     "tog": "think_on_graph:ThinkOnGraph",

@@ -86,7 +86,8 @@ class ThinkOnGraph:
                 frontier = kept.at(going)
         self._topics.answer_late(view, memory.steps, questions, answers)
         rankings = self._topics.rankings(questions, memory.steps)
-        return trace.retrievals(memory.steps, rankings, answers, config.num_paths, {"anchors": config.anchors})
+        further = [{"anchors": config.anchors}] * len(questions)
+        return trace.retrievals(memory.steps, rankings, answers, config.num_paths, further)
 
     def _pruned(self, frontier: Steps, links: Ranked, found: Reached, scores: Float64[Tensor, " steps"]) -> Steps:
         """The question's best `width` steps; a path is worth the mean of its steps, which is what `scores` becomes."""

@@ -77,7 +77,7 @@ class Best(ReplySchema):
 
 
 class Keep(ReplySchema):
-    """Reply to `verify_evidence`, `filter_facts`, `rank_agents`: option numbers, possibly none."""
+    """Reply to `verify_evidence`, `filter_facts`, `rank_agents`, `choose_...`: option numbers, possibly none."""
 
     keep: OptionNumbers
 
@@ -144,6 +144,12 @@ class Parts(ReplySchema):
     """Reply to `sub_questions`."""
 
     parts: DistinctTexts
+
+
+class Known(ReplySchema):
+    """Reply to `note_progress`: a text for each sub-question in order, empty where nothing is known."""
+
+    known: Annotated[list[str], BeforeValidator(_as_list), _TEXTS]
 
 
 class Entities(ReplySchema):

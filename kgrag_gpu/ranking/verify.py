@@ -26,7 +26,7 @@ def choose(engine: Engine, kind: str, choices: Sequence[Choice], width: int = 0)
 
     Args:
         engine: the model.
-        kind: `rank_relations`, `rank_entities`, `verify_evidence` or `rank_agents`.
+        kind: `rank_` or `choose_` `relations` or `entities`, `verify_evidence`, `rank_agents`.
         choices: the prompts.
         width: how many the prompt asks for at most (ranking kinds).
 
@@ -37,7 +37,7 @@ def choose(engine: Engine, kind: str, choices: Sequence[Choice], width: int = 0)
     requests = []
     for choice in choices:
         values = {"question": choice.question, "options": choice.options, "path": choice.path}
-        if kind == "rank_relations":
+        if kind in ("rank_relations", "choose_relations"):
             values["entity"] = choice.entity
         if kind in ("rank_relations", "rank_entities"):
             values["width"] = width

@@ -97,6 +97,11 @@ def question(text: str, number: int = 0) -> Question:
 
 
 _KINDS = {
+    "Split a question into": "sub_questions",
+    "of the entity keep every one": "choose_relations",
+    "From the numbered facts keep every one": "choose_entities",
+    "what the facts tell about it": "note_progress",
+    "or go back to some of the numbered entities": "reflect",
     "from what you know. Reply": "io",
     "from what you know. Think": "cot_examples",
     "Several solutions of one question": "pick_answer",
