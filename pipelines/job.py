@@ -156,6 +156,7 @@ class Job:
             "engine": {"name": choice.engine, "model": choice.model_id, "reason": choice.reason},
             "device": _device_words(self.device),
             "num_threads": torch.get_num_threads(),
+            "anchors": getattr(self.config.method, "anchors", ""),
             "seed": self.config.seed,
             "code_revision": _code_revision(),
             "packages": {name: _version(name) for name in _PACKAGES if _version(name)},

@@ -137,12 +137,12 @@ def _readings(
         budget = min(config.context_tokens, room)
         rows = retrieval.passage_ids[: config.num_passages]
         if rows:
-            kept, is_cut = _fit([texts[row] for row in rows], [lengths[row] for row in rows], budget, engine)
+            kept, is_cut = fit_texts([texts[row] for row in rows], [lengths[row] for row in rows], budget, engine)
             request = make_request("answer", question.id, question=question.text, passages=kept)
             readings.append(_Reading(request, "graph" if retrieval.evidence else "passages", is_cut))
         elif retrieval.evidence:
             facts = evidence_texts(retrieval.evidence)
-            kept, is_cut = _fit(facts, engine.count_tokens(facts), budget, engine)
+            kept, is_cut = fit_texts(facts, engine.count_tokens(facts), budget, engine)
             request = make_request("answer_facts", question.id, question=question.text, facts=kept)
             readings.append(_Reading(request, "graph", is_cut))
         else:
@@ -150,8 +150,18 @@ def _readings(
     return readings
 
 
-def _fit(texts: Sequence[str], lengths: Sequence[int], budget: int, engine: Engine) -> tuple[list[str], bool]:
-    """The longest run of whole texts, best first, that fits; of a first text that does not fit, whole sentences."""
+def fit_texts(texts: Sequence[str], lengths: Sequence[int], budget: int, engine: Engine) -> tuple[list[str], bool]:
+    """The longest run of whole texts, best first, that fits; of a first text that does not fit, whole sentences.
+
+    Args:
+        texts: best first.
+        lengths: tokens of each.
+        budget: tokens for all of them.
+        engine: counts the tokens of a text that has to be cut.
+
+    Returns:
+        What fits, and whether anything was left out.
+    """
     kept, used = [], 0
     for text, length in zip(texts, lengths, strict=True):
         if used + length + _LINE_TOKENS > budget:

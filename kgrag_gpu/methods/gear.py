@@ -8,9 +8,10 @@ Single-question form:
 
 `naivege` is the same with `num_nearest: 0`. All questions of a batch go through one beam search.
 
-Deviations: there is one round. The paper's agent (proximal triples read by a model, gist memory, reasoning, rewriting,
-up to four rounds) is not part of this form, so an open engine only reads the answers. Over the mentions graph the edges
-of one sentence are one fact (gear_facts.py). Beyond `max_neighbours` a beam looks at those most like the question.
+The paper's agent, with a model, is built on this in gear_agent.py.
+
+Deviations: over the mentions graph the edges of one sentence are one fact (gear_facts.py). Beyond `max_neighbours` a
+beam looks at those most like the question.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ from kgrag_gpu.methods.gear_facts import FactIndex
 from kgrag_gpu.methods.passage_base import as_ranking, open_base
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.ranking.passage_fusion import calibrated_fusion, evidence_ranking
-from kgrag_gpu.types import EntityRef, Question, Retrieval
+from kgrag_gpu.types import EntityRef, EvidencePath, Question, Retrieval
 
 
 class GearConfig(ConfigModel):
@@ -62,32 +63,44 @@ class Gear:
         base = [as_ranking(found) for found in self._base.retrieve(questions)]
         vectors = torch.from_numpy(np.array(resources.vectors([question.text for question in questions])))
         vectors = vectors.to(resources.device)
-        with resources.stage("beam search"):
-            found = search_beams(
-                self.facts.graph,
-                *self._starts(base, vectors),
-                len(questions),
-                lambda rows, facts: self.facts.fact_scores(vectors, rows, facts),
-                lambda rows, chains: self.facts.chain_scores(vectors, rows, chains),
-                self._config.beam,
-                resources.config.seed,
-            )
-        rows = zip(base, found.final(), found.num_candidates.tolist(), strict=True)
-        return [self._retrieval(ranking, beams, num_candidates) for ranking, beams, num_candidates in rows]
-
-    def _starts(self, base: Sequence[Ranking], vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(question, fact) of every start."""
-        found = [
-            [self.facts.facts_of_passage(passage) for passage in ranking.rows[: self._config.num_base].tolist()]
-            for ranking in base
-        ]
+        starts = [self.passage_facts(ranking) for ranking in base]
         if self._config.num_nearest:
             nearest = self.facts.search(vectors.cpu().numpy(), self._config.num_nearest)
-            found = [[*row, ranking.rows] for row, ranking in zip(found, nearest, strict=True)]
-        owners = np.repeat(np.arange(len(found)), [sum(map(len, row)) for row in found])
-        facts = np.concatenate([np.zeros(0, np.int64), *(part for row in found for part in row)])
+            starts = [np.concatenate([row, found.rows]) for row, found in zip(starts, nearest, strict=True)]
+        retrievals = []
+        for ranking, beams, num_candidates in zip(base, *self.expand(starts, vectors), strict=True):
+            evidence = self.facts.evidence(beams, self._config.num_paths)
+            trace = {"num_candidates": num_candidates}
+            retrievals.append(self._as_retrieval(self._fused(ranking, beams), evidence, trace))
+        return retrievals
+
+    def expand(self, starts: Sequence[np.ndarray], vectors: torch.Tensor) -> tuple[list[Beams], list[int]]:
+        """The final beams of each query, and how many candidate chains were scored for it.
+
+        Args:
+            starts: fact rows of each query, in any order; repeats count once.
+            vectors: int16 [queries, dim] on the resources' device.
+        """
         device = self._resources.device
-        return torch.from_numpy(owners).to(device), torch.from_numpy(facts).to(device)
+        owners = torch.from_numpy(np.repeat(np.arange(len(starts)), [len(row) for row in starts])).to(device)
+        facts = torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *starts])).to(device)
+        with self._resources.stage("beam search"):
+            found = search_beams(
+                self.facts.graph,
+                owners,
+                facts,
+                len(starts),
+                lambda rows, some: self.facts.fact_scores(vectors, rows, some),
+                lambda rows, chains: self.facts.chain_scores(vectors, rows, chains),
+                self._config.beam,
+                self._resources.config.seed,
+            )
+        return found.final(), found.num_candidates.tolist()
+
+    def passage_facts(self, base: Ranking) -> np.ndarray:
+        """The facts of the base's best k passages; one that two of them state comes twice."""
+        parts = [self.facts.facts_of_passage(passage) for passage in base.rows[: self._config.num_base].tolist()]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def _fused(self, base: Ranking, beams: Beams) -> Ranking:
         """The beams' passages, breadth-first, fused with the base's."""
@@ -105,15 +118,14 @@ class Gear:
         fused = reciprocal_rank_fusion([graph, base], k, config.rrf_constant)
         return append_missing(fused, base, k)
 
-    def _retrieval(self, base: Ranking, beams: Beams, num_candidates: int) -> Retrieval:
-        kg, ranking = self._resources.kg, self._fused(base, beams)
-        evidence = tuple(self.facts.evidence(beams, self._config.num_paths))
+    def _as_retrieval(self, ranking: Ranking, evidence: Sequence[EvidencePath], trace: Mapping[str, Any]) -> Retrieval:
+        kg = self._resources.kg
         edges = dict.fromkeys(step.edge_id for path in evidence for step in path.steps)
         entities = dict.fromkeys(int(end) for edge in edges for end in (kg.heads[edge], kg.tails[edge]))
         return Retrieval(
             passage_ids=tuple(ranking.rows.tolist()),
             passage_scores=tuple(ranking.scores.tolist()),
-            evidence=evidence,
+            evidence=tuple(evidence),
             evidence_entities=tuple(EntityRef(kg.entity_names[e], kg.entity_external_ids[e]) for e in entities),
-            trace={"num_candidates": num_candidates},
+            trace=trace,
         )

@@ -157,6 +157,7 @@ def _facts(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tupl
     facts = [
         ("Source", str(metrics["source"])),
         ("Method", str(manifest.get("method", ""))),
+        ("Anchors", str(manifest.get("anchors") or "")),
         ("Graph", " · ".join(part for part in (str(kg.get("kind", "")), graph) if part)),
         ("Model", model),
         ("Encoder", str(manifest.get("encoder", ""))),

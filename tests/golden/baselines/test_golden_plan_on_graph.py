@@ -121,7 +121,7 @@ def test_pog_goes_back_to_a_fact_that_it_had_dropped(tmp_path):
 
 def test_pog_backtracks_are_bounded_and_the_rest_is_thought_aloud(tmp_path):
     scripted = model(
-        choose_relations=lambda user: choose_with("keep", "release year", "starring", "directed by")(user),
+        choose_relations=choose_with("keep", "release year", "starring", "directed by"),
         choose_entities=lambda user: '{"keep":[]}',
         reflect=choose_with("back_to", "Silver Harbour", "1994", "Nils", "Ada"),
         cot=lambda user: "Answer: Ystad",
