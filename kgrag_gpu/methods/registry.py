@@ -15,7 +15,7 @@ _METHODS = {
     "cot": "model_alone:Cot",
     "cover": "cover:Cover",
     "dense": "passage_search:Dense",
-    "gear": "gear:Gear",
+    "gear": "gear_agent:GearAgent",
     "hybrid": "passage_search:Hybrid",
     "io": "model_alone:Io",
     "pog": "plan_on_graph:PlanOnGraph",
