@@ -5,7 +5,7 @@ which method found the passages, and never changes their order.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kgrag_gpu.answer.spans import read_spans
@@ -137,12 +137,12 @@ def _readings(
         budget = min(config.context_tokens, room)
         rows = retrieval.passage_ids[: config.num_passages]
         if rows:
-            kept, is_cut = fit_texts([texts[row] for row in rows], [lengths[row] for row in rows], budget, engine)
+            kept, is_cut = _fit([texts[row] for row in rows], [lengths[row] for row in rows], budget, engine)
             request = make_request("answer", question.id, question=question.text, passages=kept)
             readings.append(_Reading(request, "graph" if retrieval.evidence else "passages", is_cut))
         elif retrieval.evidence:
             facts = evidence_texts(retrieval.evidence)
-            kept, is_cut = fit_texts(facts, engine.count_tokens(facts), budget, engine)
+            kept, is_cut = _fit(facts, engine.count_tokens(facts), budget, engine)
             request = make_request("answer_facts", question.id, question=question.text, facts=kept)
             readings.append(_Reading(request, "graph", is_cut))
         else:
@@ -150,18 +150,8 @@ def _readings(
     return readings
 
 
-def fit_texts(texts: Sequence[str], lengths: Sequence[int], budget: int, engine: Engine) -> tuple[list[str], bool]:
-    """The longest run of whole texts, best first, that fits; of a first text that does not fit, whole sentences.
-
-    Args:
-        texts: best first.
-        lengths: tokens of each.
-        budget: tokens for all of them.
-        engine: counts the tokens of a text that has to be cut.
-
-    Returns:
-        What fits, and whether anything was left out.
-    """
+def _fit(texts: Sequence[str], lengths: Sequence[int], budget: int, engine: Engine) -> tuple[list[str], bool]:
+    """The longest run of whole texts, best first, that fits; of a first text that does not fit, whole sentences."""
     kept, used = [], 0
     for text, length in zip(texts, lengths, strict=True):
         if used + length + _LINE_TOKENS > budget:
@@ -179,6 +169,36 @@ def _first_sentences(text: str, budget: int, engine: Engine) -> str:
     fitting = [start for start, length in zip(starts, engine.count_tokens(starts), strict=True) if length <= budget]
     # A sentence longer than the whole budget: four characters of English are about a token; three is on the safe side.
     return fitting[-1] if fitting else text[: max(0, 3 * budget)]
+
+
+def passage_requests(
+    engine: Engine,
+    passages: Sequence[Passage],
+    rows: Sequence[Sequence[int]],
+    write: Sequence[Callable[[Sequence[str]], Request]],
+    context_tokens: int,
+) -> list[Request]:
+    """Requests of one kind that show passages, as many as there is room for; cuts are counted as `cut_contexts`.
+
+    Args:
+        engine: sets the room: its context less the kind's reply and the rest of the prompt.
+        passages: the KG's passages.
+        rows: for each request its passages, best first.
+        write: makes the request that shows some texts.
+        context_tokens: at most this many tokens of passages.
+    """
+    texts = {row: passage_text(passages[row]) for row in sorted({row for found in rows for row in found})}
+    lengths = dict(zip(texts, engine.count_tokens(list(texts.values())), strict=True))
+    bare = [request([]) for request in write]
+    overheads = engine.count_tokens([engine.backend.render(request.messages) for request in bare])
+    requests = []
+    for make, found, empty, overhead in zip(write, rows, bare, overheads, strict=True):
+        room = engine.max_context_tokens - PROMPTS[empty.kind].max_tokens - overhead
+        budget = max(_LINE_TOKENS, min(context_tokens, room))
+        shown, is_cut = _fit([texts[row] for row in found], [lengths[row] for row in found], budget, engine)
+        engine.usage.of(empty.kind).cut_contexts += is_cut
+        requests.append(make(shown))
+    return requests
 
 
 def passage_text(passage: Passage) -> str:

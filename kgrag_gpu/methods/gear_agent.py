@@ -19,13 +19,14 @@ rounds. Passages beyond the reader's token budget are not read.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from pydantic import Field
 
-from kgrag_gpu.answer.generate import fit_texts, passage_text
+from kgrag_gpu.answer.generate import passage_requests
 from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.expansion.triple_beam import Beams
 from kgrag_gpu.index.fuse import Ranking, append_missing, reciprocal_rank_fusion
@@ -34,10 +35,8 @@ from kgrag_gpu.llm.records import Request
 from kgrag_gpu.methods.gear import Gear, GearConfig
 from kgrag_gpu.methods.passage_base import as_ranking
 from kgrag_gpu.methods.resources import Resources
-from kgrag_gpu.prompts.registry import PROMPTS, make_request, sampling_for
+from kgrag_gpu.prompts.registry import make_request, sampling_for
 from kgrag_gpu.types import EvidencePath, Question, Retrieval
-
-_LINE_TOKENS = 8  # upper bound on what a passage's number and line break add to it
 
 
 class GearAgentConfig(GearConfig):
@@ -127,34 +126,21 @@ class GearAgent(Gear):
     def _read(self, engine: Engine, courses: Sequence[_Course], base: Sequence[Ranking]) -> list[list[str]]:
         """Step 2: the proximal triples of each question's passages, as "head relation tail"."""
         with self._resources.stage("read triples"):
-            requests = self._reading_requests(engine, courses, base)
+            rows = [ranking.rows[: self._config.num_base].tolist() for ranking in base]
+            write = [partial(self._reading, course) for course in courses]
+            resources = self._resources
+            budget = resources.config.reader.context_tokens
+            requests = passage_requests(engine, resources.kg.passages, rows, write, budget)
             replies = engine.generate(requests, sampling_for("read_triples", engine.sampling))
         found = [getattr(reply.parsed, "triples", ()) if reply.ok else () for reply in replies]
         triples = [list(dict.fromkeys(" ".join(" ".join(row).split()) for row in rows)) for rows in found]
         return [rows[: self._agent_config.max_triples] for rows in triples]
 
-    def _reading_requests(self, engine: Engine, courses: Sequence[_Course], base: Sequence[Ranking]) -> list[Request]:
-        """One request a question, with as many of the round's passages, best first, as there is room for."""
-        rows = [ranking.rows[: self._config.num_base].tolist() for ranking in base]
-        passages = self._resources.kg.passages
-        texts = {row: passage_text(passages[row]) for row in sorted({row for found in rows for row in found})}
-        lengths = dict(zip(texts, engine.count_tokens(list(texts.values())), strict=True))
-
-        def request(course: _Course, shown: Sequence[str]) -> Request:
-            facts = list(course.memory) if self._agent_config.gist_memory else []
-            return make_request(
-                "read_triples", course.question.id, question=course.question.text, passages=shown, facts=facts
-            )
-
-        bare = [engine.backend.render(request(course, []).messages) for course in courses]
-        requests = []
-        for course, found, overhead in zip(courses, rows, engine.count_tokens(bare), strict=True):
-            room = engine.max_context_tokens - PROMPTS["read_triples"].max_tokens - overhead
-            budget = max(_LINE_TOKENS, min(self._resources.config.reader.context_tokens, room))
-            shown, is_cut = fit_texts([texts[row] for row in found], [lengths[row] for row in found], budget, engine)
-            engine.usage.of("read_triples").cut_contexts += is_cut
-            requests.append(request(course, shown))
-        return requests
+    def _reading(self, course: _Course, shown: Sequence[str]) -> Request:
+        facts = list(course.memory) if self._agent_config.gist_memory else []
+        return make_request(
+            "read_triples", course.question.id, question=course.question.text, passages=shown, facts=facts
+        )
 
     def _link(self, read: Sequence[Sequence[str]], base: Sequence[Ranking]) -> list[np.ndarray]:
         """Step 3: the start facts, those nearest to each triple; without a triple the facts of the base's passages."""

@@ -18,6 +18,8 @@ _METHODS = {
     "gear": "gear_agent:GearAgent",
     "hybrid": "passage_search:Hybrid",
     "io": "model_alone:Io",
+    "ircot": "iterative:IrCot",
+    "iter-retgen": "iterative:IterRetGen",
     "pog": "plan_on_graph:PlanOnGraph",
     "ppr": "ppr:Ppr",
     "sc": "model_alone:SelfConsistency",

@@ -22,7 +22,7 @@ class RecordedModel:
         batches: the kinds of each call of `complete`.
     """
 
-    engine: Engine | None = None  # that it runs behind, where a test wants its failures
+    engine: Engine  # that it runs behind, set by a test that wants its failures
     name, model_id, revision, detail = "recorded", "recorded", "1", ""
     max_context_tokens = 100_000
 
