@@ -15,7 +15,7 @@ beam looks at those most like the question.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -42,8 +42,17 @@ class GearConfig(ConfigModel):
     max_fact_chars: Annotated[int, Field(ge=20)] = 320
     fusion: Literal["rrf", "calibrated"] = "rrf"
     rrf_constant: Annotated[float, Field(gt=0)] = 60.0
-    graph_weight: Annotated[float, Field(ge=0, le=1)] = 0.5  # calibrated fusion
+    fusion_window: Annotated[int, Field(ge=1)] = 50  # calibrated: the base's passages whose scores count
+    graph_weight: Annotated[float, Field(ge=0, le=1)] = 0.4  # calibrated: over a base that knows no graph
+    evidence_weight: Annotated[float, Field(ge=0, le=1)] = 0.15  # calibrated: over one that brings evidence of its own
     num_paths: Annotated[int, Field(ge=0)] = 10  # evidence paths kept in the result
+
+
+class BasePassages(NamedTuple):
+    """What the base retriever found for one query."""
+
+    ranking: Ranking
+    has_evidence: bool  # it walked a graph itself: its scores already hold what the expansion could add
 
 
 class Gear:
@@ -60,19 +69,24 @@ class Gear:
     def retrieve(self, questions: Sequence[Question]) -> list[Retrieval]:
         """Retrieves for a whole batch of questions; see the module's text."""
         resources = self._resources
-        base = [as_ranking(found) for found in self._base.retrieve(questions)]
+        base = self.find_base(questions)
         vectors = torch.from_numpy(np.array(resources.vectors([question.text for question in questions])))
         vectors = vectors.to(resources.device)
-        starts = [self.passage_facts(ranking) for ranking in base]
+        starts = [self.passage_facts(found.ranking) for found in base]
         if self._config.num_nearest:
             nearest = self.facts.search(vectors.cpu().numpy(), self._config.num_nearest)
             starts = [np.concatenate([row, found.rows]) for row, found in zip(starts, nearest, strict=True)]
         retrievals = []
-        for ranking, beams, num_candidates in zip(base, *self.expand(starts, vectors), strict=True):
+        for found, beams, num_candidates in zip(base, *self.expand(starts, vectors), strict=True):
             evidence = self.facts.evidence(beams, self._config.num_paths)
             trace = {"num_candidates": num_candidates}
-            retrievals.append(self._as_retrieval(self._fused(ranking, beams), evidence, trace))
+            retrievals.append(self._as_retrieval(self._fused(found, beams), evidence, trace))
         return retrievals
+
+    def find_base(self, questions: Sequence[Question]) -> list[BasePassages]:
+        """The base retriever's passages for each question."""
+        found = self._base.retrieve(questions)
+        return [BasePassages(as_ranking(one), bool(one.evidence or one.evidence_entities)) for one in found]
 
     def expand(self, starts: Sequence[np.ndarray], vectors: torch.Tensor) -> tuple[list[Beams], list[int]]:
         """The final beams of each query, and how many candidate chains were scored for it.
@@ -102,7 +116,7 @@ class Gear:
         parts = [self.facts.facts_of_passage(passage) for passage in base.rows[: self._config.num_base].tolist()]
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
-    def _fused(self, base: Ranking, beams: Beams) -> Ranking:
+    def _fused(self, base: BasePassages, beams: Beams) -> Ranking:
         """The beams' passages, breadth-first, fused with the base's."""
         config, k = self._config, self._resources.config.output_passages
         chains, scores = beams.chains.T.tolist(), beams.scores.tolist()
@@ -114,9 +128,10 @@ class Gear:
         ]
         graph = evidence_ranking([passage for passage, _ in pairs], [score for _, score in pairs])
         if config.fusion == "calibrated":
-            return calibrated_fusion(base, graph, k, config.graph_weight, config.num_base)
-        fused = reciprocal_rank_fusion([graph, base], k, config.rrf_constant)
-        return append_missing(fused, base, k)
+            weight = config.evidence_weight if base.has_evidence else config.graph_weight
+            return calibrated_fusion(base.ranking, graph, k, weight, config.fusion_window)
+        fused = reciprocal_rank_fusion([graph, base.ranking], k, config.rrf_constant)
+        return append_missing(fused, base.ranking, k)
 
     def _as_retrieval(self, ranking: Ranking, evidence: Sequence[EvidencePath], trace: Mapping[str, Any]) -> Retrieval:
         kg = self._resources.kg

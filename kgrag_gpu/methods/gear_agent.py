@@ -32,8 +32,7 @@ from kgrag_gpu.expansion.triple_beam import Beams
 from kgrag_gpu.index.fuse import Ranking, append_missing, reciprocal_rank_fusion
 from kgrag_gpu.llm.engine import Engine
 from kgrag_gpu.llm.records import Request
-from kgrag_gpu.methods.gear import Gear, GearConfig
-from kgrag_gpu.methods.passage_base import as_ranking
+from kgrag_gpu.methods.gear import BasePassages, Gear, GearConfig
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.prompts.registry import make_request, sampling_for
 from kgrag_gpu.types import EvidencePath, Question, Retrieval
@@ -103,7 +102,7 @@ class GearAgent(Gear):
     def _search(self, engine: Engine, courses: Sequence[_Course], number: int) -> None:
         """Steps 1 to 3 of one round, and the memory's growth."""
         asked = [replace(course.question, text=course.query) for course in courses]
-        base = [as_ranking(found) for found in self._base.retrieve(asked)]
+        base = self.find_base(asked)
         read = self._read(engine, courses, base)
         vectors = torch.from_numpy(np.array(self._resources.vectors([course.query for course in courses])))
         vectors = vectors.to(self._resources.device)
@@ -114,19 +113,19 @@ class GearAgent(Gear):
             empty = torch.zeros(0, dtype=torch.int64)
             beams = [Beams(empty, empty[:, None], empty.double())] * len(courses)
             num_candidates = [0] * len(courses)
-        for course, ranking, triples, found, count in zip(courses, base, read, beams, num_candidates, strict=True):
+        for course, passages, triples, found, count in zip(courses, base, read, beams, num_candidates, strict=True):
             new = [triple for triple in triples if triple not in course.memory]
             course.memory = {**course.memory, **dict.fromkeys(new)} if self._agent_config.gist_memory else {}
             if not self._agent_config.gist_memory:
                 course.memory = dict.fromkeys(triples)
-            course.rankings.append(self._fused(ranking, found) if self._agent_config.expand else ranking)
+            course.rankings.append(self._fused(passages, found) if self._agent_config.expand else passages.ranking)
             course.paths += self.facts.evidence(found, self._config.num_paths, round=number)
             course.rounds.append({"query": course.query, "new_triples": new, "num_candidates": count})
 
-    def _read(self, engine: Engine, courses: Sequence[_Course], base: Sequence[Ranking]) -> list[list[str]]:
+    def _read(self, engine: Engine, courses: Sequence[_Course], base: Sequence[BasePassages]) -> list[list[str]]:
         """Step 2: the proximal triples of each question's passages, as "head relation tail"."""
         with self._resources.stage("read triples"):
-            rows = [ranking.rows[: self._config.num_base].tolist() for ranking in base]
+            rows = [found.ranking.rows[: self._config.num_base].tolist() for found in base]
             write = [partial(self._reading, course) for course in courses]
             resources = self._resources
             budget = resources.config.reader.context_tokens
@@ -142,7 +141,7 @@ class GearAgent(Gear):
             "read_triples", course.question.id, question=course.question.text, passages=shown, facts=facts
         )
 
-    def _link(self, read: Sequence[Sequence[str]], base: Sequence[Ranking]) -> list[np.ndarray]:
+    def _link(self, read: Sequence[Sequence[str]], base: Sequence[BasePassages]) -> list[np.ndarray]:
         """Step 3: the start facts, those nearest to each triple; without a triple the facts of the base's passages."""
         texts = list(dict.fromkeys(triple for triples in read for triple in triples))
         vectors = self._resources.vectors(texts)
@@ -152,8 +151,8 @@ class GearAgent(Gear):
         return [
             np.unique(np.concatenate([fact_of[triple] for triple in triples]))
             if triples
-            else self.passage_facts(ranking)
-            for triples, ranking in zip(read, base, strict=True)
+            else self.passage_facts(found.ranking)
+            for triples, found in zip(read, base, strict=True)
         ]
 
     def _judge(self, engine: Engine, courses: Sequence[_Course]) -> None:

@@ -22,7 +22,7 @@ def calibrated_fusion(base: Ranking, graph: Ranking, k: int, weight: float, num_
 
     Args:
         base: best first. Its first `num_base` passages are rescaled to 1..0; those behind have 0 and follow in order.
-        graph: passages with scores, in any order; rescaled so that the best is 1 and a passage without evidence is 0.
+        graph: passages with scores, in any order; rescaled so that the best is 1 and what has half its score, 0.
         k: how many passages are wanted.
         weight: of the graph, 0 to 1.
         num_base: passages of the base that take part by score.
@@ -31,7 +31,7 @@ def calibrated_fusion(base: Ranking, graph: Ranking, k: int, weight: float, num_
     rows = np.union1d(head.rows, graph.rows)
     scores = np.zeros(len(rows))
     scores[np.searchsorted(rows, head.rows)] += (1 - weight) * _rescaled(head.scores)
-    scores[np.searchsorted(rows, graph.rows)] += weight * _share_of_best(graph.scores)
+    scores[np.searchsorted(rows, graph.rows)] += weight * _above_half_of_best(graph.scores)
     scores = scores.round(12)  # far below any real difference
     order = np.lexsort((rows, -scores))
     return append_missing(Ranking(rows[order], scores[order]), base, k)
@@ -44,6 +44,6 @@ def _rescaled(scores: np.ndarray) -> np.ndarray:
     return (scores - low) / (high - low) if high > low else np.ones(len(scores))
 
 
-def _share_of_best(scores: np.ndarray) -> np.ndarray:
+def _above_half_of_best(scores: np.ndarray) -> np.ndarray:
     best = scores.max() if len(scores) else 0.0
-    return np.clip(scores / best, 0.0, 1.0) if best > 0 else np.zeros(len(scores))
+    return np.clip(2.0 * scores / best - 1.0, 0.0, 1.0) if best > 0 else np.zeros(len(scores))

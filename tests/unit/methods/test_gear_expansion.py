@@ -121,8 +121,18 @@ def test_evidence_ranking_keeps_first_place_and_best_score():
 
 def test_calibrated_fusion_sure_graph_lifts_and_weight_zero_keeps_the_base():
     base = Ranking(torch.tensor([7, 8, 9]).numpy(), torch.tensor([3.0, 2.0, 1.0]).double().numpy())
-    graph = evidence_ranking([5, 9], [2.0, 1.0])
-    # 7: .5, 8: .25, 9: 0 + .25, 5: .5; ties go to the lower row.
+    graph = evidence_ranking([5, 9], [2.0, 1.5])
+    # 7: .5, 8: .25, 9: 0 + .25 (half way from half the best to the best), 5: .5; ties go to the lower row.
     fused = calibrated_fusion(base, graph, 10, 0.5, 3)
     assert (fused.rows.tolist(), fused.scores.tolist()) == ([5, 7, 8, 9], [0.5, 0.5, 0.25, 0.25])
     assert calibrated_fusion(base, graph, 3, 0.0, 3).rows.tolist()[:2] == [7, 8]
+
+
+@pytest.mark.parametrize(("base", "has_evidence"), [("dense", False), ("hybrid", False), ("ppr", True)])
+def test_gear_base_that_walked_the_graph_itself_is_trusted_more(tmp_path, base, has_evidence):
+    found = gear(tmp_path, base=base, fusion="calibrated").find_base([question(BORN)])
+    assert [one.has_evidence for one in found] == [has_evidence]
+    sure = gear(tmp_path, base=base, fusion="calibrated", graph_weight=0.0, evidence_weight=0.0)
+    unsure = gear(tmp_path, base=base, fusion="calibrated", graph_weight=0.0, evidence_weight=1.0)
+    same = sure.retrieve([question(BORN)]) == unsure.retrieve([question(BORN)])
+    assert same == (not has_evidence)
