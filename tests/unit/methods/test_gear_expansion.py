@@ -128,7 +128,7 @@ def test_calibrated_fusion_sure_graph_lifts_and_weight_zero_keeps_the_base():
     assert calibrated_fusion(base, graph, 3, 0.0, 3).rows.tolist()[:2] == [7, 8]
 
 
-@pytest.mark.parametrize(("base", "has_evidence"), [("dense", False), ("hybrid", False), ("ppr", True)])
+@pytest.mark.parametrize(("base", "has_evidence"), [("dense", False), ("hybrid", False), ("gear", True)])
 def test_gear_base_that_walked_the_graph_itself_is_trusted_more(tmp_path, base, has_evidence):
     found = gear(tmp_path, base=base, fusion="calibrated").find_base([question(BORN)])
     assert [one.has_evidence for one in found] == [has_evidence]
