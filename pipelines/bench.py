@@ -1,7 +1,8 @@
 """Benchmarks: ``python -m pipelines.bench kernels`` times the graph ops against named peers.
 
 Every line is checked before it is timed: where our result and the peer's differ, the line says so and has no time.
-Both sides run in turn, in one process, on the same number of threads.
+Both sides run in turn, in one process, on the same number of threads. ``bench memory`` sets peaks of memory beside
+their formulas, ``bench gear`` times GeAR's beam search against the encoder alone.
 """
 
 import argparse
@@ -28,6 +29,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pipelines.bench_memory import print_table
 
         return print_table(options.json)
+    if options.suite == "gear":
+        from pipelines.bench_gear import run_bench
+
+        figures, code = run_bench(options.dataset, options.data, options.kg, options.limit, options.base)
+        print("\n".join(f"{name}: {value}" for name, value in figures.items()))
+        if options.json:
+            options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        return code
     absent = [package for module, package in PEERS.items() if find_spec(module) is None]
     if absent:
         raise UserError(f"the peers {', '.join(absent)} are not installed; pip install 'kgrag-gpu[bench]'")
@@ -44,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipelines.bench", description=str(__doc__).splitlines()[0])
     parser.add_argument(
-        "suite", choices=("kernels", "memory"), help="kernels: speed; memory: predicted and measured peaks"
+        "suite",
+        choices=("kernels", "memory", "gear"),
+        help="kernels: speed; memory: predicted and measured peaks; gear: its beam search against the encoder alone",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the lines as JSON")
     parser.add_argument("--large", action="store_true", help="add a graph of 10^8 edges, ten million nodes (20 GB)")
@@ -55,6 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=2, help="processor threads (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each side (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    gear = parser.add_argument_group("gear")
+    gear.add_argument("--dataset", default="musique", help="question set (default: %(default)s)")
+    gear.add_argument("--data", help="file or folder (default: $KGRAG_DATA, the hub, the embedded sample)")
+    gear.add_argument("--kg", help="a KG as in batch_eval (default: made of the passages)")
+    gear.add_argument("--limit", type=int, help="questions (default: all)")
+    gear.add_argument("--base", default="bm25", help="retriever that the beams start from (default: %(default)s)")
     return parser
 
 
