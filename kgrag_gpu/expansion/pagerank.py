@@ -100,6 +100,46 @@ def passage_entity_graph(kg: Kg, mention_weight: float) -> PassageEntityGraph:
     )
 
 
+def fact_walk_graph(kg: Kg, synonyms: tuple[np.ndarray, np.ndarray, np.ndarray]) -> PassageEntityGraph:
+    """HippoRAG 2's graph (Gutierrez et al. 2025, section 3.1): nobody is merged with anybody.
+
+    Args:
+        kg: Any KG with passages.
+        synonyms: (entity, entity, weight) of names that mean the same, in either direction.
+
+    Returns:
+        Head and tail of a triple are joined, by as much as there are triples of the two; a passage is joined to each
+        entity of its triples by 1; synonyms by their weight, where no triple joins them more.
+    """
+    num_passages, num_nodes = kg.num_passages, kg.num_passages + kg.num_entities
+    triples = np.repeat(np.arange(kg.num_triples), np.diff(kg.triple_passage_offsets))
+    ends = np.concatenate([kg.heads[triples], kg.tails[triples]]).astype(np.int64) + num_passages
+    passages = np.concatenate([kg.triple_passages, kg.triple_passages]).astype(np.int64)
+    heads, tails = kg.heads.astype(np.int64) + num_passages, kg.tails.astype(np.int64) + num_passages
+    left, right, weights = synonyms
+
+    def joined(rows: np.ndarray, columns: np.ndarray, values: np.ndarray) -> sparse.csr_matrix:
+        rows, columns, values = (column[rows != columns] for column in (rows, columns, values))
+        # Equal pairs are added up.
+        return sparse.csr_matrix((values.astype(np.float32), (rows, columns)), shape=(num_nodes, num_nodes))
+
+    relations = joined(heads, tails, np.ones(len(heads)))
+    context = joined(passages, ends, np.ones(len(ends)))
+    context.data[:] = 1.0
+    alike = joined(left.astype(np.int64) + num_passages, right.astype(np.int64) + num_passages, weights)
+    matrix = (relations + relations.T).maximum(context.maximum(context.T)).maximum(alike.maximum(alike.T)).tocsr()
+    matrix.sort_indices()
+    none = np.zeros(kg.num_entities + 1, dtype=np.int64)
+    return PassageEntityGraph(
+        torch.from_numpy(matrix.indptr.astype(np.int64)),
+        torch.from_numpy(matrix.indices.astype(np.int32)),
+        torch.from_numpy(matrix.data.astype(np.float32)),
+        num_passages,
+        none,
+        none[:0],
+    )
+
+
 def _to_title_passages(
     passages: np.ndarray, entities: np.ndarray, title_offsets: np.ndarray, title_passages: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ _METHODS = {
     "cover": "cover:Cover",
     "dense": "passage_search:Dense",
     "gear": "gear_agent:GearAgent",
+    "hipporag": "hippo_rag:HippoRag",
     "hybrid": "passage_search:Hybrid",
     "io": "model_alone:Io",
     "ircot": "iterative:IrCot",

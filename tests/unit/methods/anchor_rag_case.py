@@ -107,6 +107,7 @@ _KINDS = {
     "Several solutions of one question": "pick_answer",
     "List the named things": "keywords",
     "From the numbered relations": "rank_relations",
+    "From the numbered facts keep those": "filter_facts",
     "From the numbered facts": "rank_entities",
     "Decide which of the numbered facts": "verify_evidence",
     "Decide whether the facts are enough": "enough",
