@@ -44,7 +44,7 @@ class GearConfig(ConfigModel):
     rrf_constant: Annotated[float, Field(gt=0)] = 60.0
     fusion_window: Annotated[int, Field(ge=1)] = 50  # calibrated: the base's passages whose scores count
     graph_weight: Annotated[float, Field(ge=0, le=1)] = 0.4  # calibrated: over a base that knows no graph
-    evidence_weight: Annotated[float, Field(ge=0, le=1)] = 0.15  # calibrated: over one that brings evidence of its own
+    evidence_weight: Annotated[float, Field(ge=0, le=1)] = 0.05  # calibrated: over one that brings evidence of its own
     num_paths: Annotated[int, Field(ge=0)] = 10  # evidence paths kept in the result
 
 
