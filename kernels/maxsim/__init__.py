@@ -104,7 +104,8 @@ def maxsim_bytes(
 
     The output; the questions in working form (one copy float, two digits int8); and one block: its gathered tokens and
     its products (int8: both digits as int32, then their sum as float32); and the places of 64 blocks' tokens, 40 bytes
-    each while they are worked out.
+    each while they are worked out. Listed pairs take 16 times the tokens at once, of at most 8 questions: less than
+    this from 128 questions on, and 2 kB more for each of `block_tokens` below.
     """
     block = block_tokens * (64 * 40 + dim * (1 if int8 else 8) + num_question_tokens * (12 if int8 else 4))
     return 4 * num_rows * num_columns + num_question_tokens * dim * (6 if int8 else 4) + block

@@ -16,6 +16,7 @@ from kernels.segments import segment_max
 
 MAX_QUESTIONS = 8  # a block of pairs multiplies the columns of all its questions: few of them, or little is wasted
 SMALL_BLOCK = 256
+PAIR_BLOCKS = 16  # a block of pairs has few columns: it takes so many times the tokens of a block of all questions
 BLOCKS_AT_ONCE = 64
 
 
@@ -67,7 +68,7 @@ def listed_pairs(
     columns = torch.arange(width, device=offsets.device)
     first = 0
     while first < len(ends):
-        past = _block_end(ends, first, block_tokens)
+        past = _block_end(ends, first, PAIR_BLOCKS * block_tokens)
         within = bisect.bisect_left(owner_list, owner_list[first] + MAX_QUESTIONS, first, past)
         past = max(within, min(past, _block_end(ends, first, SMALL_BLOCK)))
         left, right = pointers[owner_list[first]], pointers[owner_list[past - 1] + 1]

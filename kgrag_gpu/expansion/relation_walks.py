@@ -36,6 +36,20 @@ class WalkEnds:
         """The same on the CPU."""
         return WalkEnds(self.offsets.cpu(), self.entities.cpu(), self.support.cpu(), self.edge_ids.cpu())
 
+    def away_from(self, anchors: Int64[Tensor, " walks"]) -> "WalkEnds":
+        """The same with a walk's own anchor left out of its ends, unless it is the only one.
+
+        "Who wrote the films that X directed?" has X among its ends, and with the most ways, wherever X wrote some; but
+        a question seldom asks for the entity that it names.
+        """
+        walks = torch.repeat_interleave(
+            torch.arange(len(anchors), device=anchors.device), self.offsets.diff(), output_size=len(self.entities)
+        )
+        kept = (self.entities != anchors[walks]) | (self.offsets.diff() == 1)[walks]
+        counts = torch.bincount(walks[kept], minlength=len(anchors))
+        offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        return WalkEnds(offsets, self.entities[kept], self.support[kept], self.edge_ids[kept])
+
 
 @dataclass(eq=False)
 class _States:

@@ -40,7 +40,7 @@ class CoverConfig(ConfigModel):
 
     exact: bool = False  # every passage is a seed
     num_dense: Annotated[int, Field(ge=0)] = 100  # pruned form: seeds from dense search
-    num_near: Annotated[int, Field(ge=0)] = 8000  # pruned form: dense ranks from which neighbours may join
+    num_near: Annotated[int, Field(ge=0)] = 4_000  # pruned form: dense ranks from which neighbours may join
     index: TokensConfig = TokensConfig()
     graph: SentenceGraphConfig = SentenceGraphConfig()
     coverage: CoverageConfig = CoverageConfig()

@@ -2,8 +2,8 @@
 
 Single-question form: the anchors are the best few entities that the question may name. From each, relation paths of one
 to `max_steps` steps are listed and scored against the question's other words; anchor and path are chosen together. The
-answer is the set of ends of the best path that leads anywhere. All questions of a batch advance together, one path
-length at a time.
+answer is the set of ends of the best path that leads anywhere, the anchor left out where there are others. All
+questions of a batch advance together, one path length at a time.
 
 Knows nothing of a question's topic entity, its number of hops or the directions of its relations.
 """
@@ -284,7 +284,7 @@ class PathAnswerer:
                 break
             rows = top.rows[waiting, nth]
             agents = scored.agents[rows]
-            ends = walk_paths(self.steps, entities[agents], scored.steps[rows]).on_host()
+            ends = walk_paths(self.steps, entities[agents], scored.steps[rows]).away_from(entities[agents]).on_host()
             leads = ends.offsets.diff() > 0
             for place, (question, agent) in enumerate(zip(waiting.tolist(), agents.tolist(), strict=True)):
                 if leads[place]:

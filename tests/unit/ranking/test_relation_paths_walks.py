@@ -158,3 +158,14 @@ def plain_walk(triples, steps: StepGraph, anchor: int, path: list[int]) -> dict[
     for (entity, _), ways in states.items():
         found[entity] += ways
     return dict(found)
+
+
+def test_ends_away_from_their_anchor_leave_it_out_unless_it_is_the_only_one():
+    # 0 directed 1 and 2; 0 wrote 1 and 3 wrote 1: who wrote what 0 directed?
+    steps = graph([(0, 0, 1), (0, 0, 2), (0, 1, 1), (3, 1, 1), (4, 0, 5), (4, 1, 5)], 6, 2)
+    anchors, path = torch.tensor([0, 4]), torch.tensor([[0, 3], [0, 3]])
+    found = walk_paths(steps, anchors, path)
+    assert found.entities.tolist() == [0, 3, 4]
+    away = found.away_from(anchors)
+    assert (away.offsets.tolist(), away.entities.tolist()) == ([0, 1, 2], [3, 4])
+    assert away.edge_ids.tolist() == [[0, 3], [4, 5]]
