@@ -72,6 +72,17 @@ class QuestionParts:
             named[text].setdefault((start, end), []).append(entity)
         return [self._parts(text, spans, specialise) for text, spans in zip(texts, named, strict=True)]
 
+    def entities(self, names: Sequence[str]) -> list[tuple[int, ...]]:
+        """Rows of the entities that each text is a name of, whole, in any case; homonyms together, () where none."""
+        found = self._index.find(names, case="any")
+        rows: list[dict[int, None]] = [{} for _ in names]
+        columns = (found.text_ids.tolist(), self._owners[found.name_ids].tolist(), found.starts.tolist(),
+                   found.ends.tolist())  # fmt: skip
+        for text, entity, start, end in zip(*columns, strict=True):
+            if (start, end) == (0, len(names[text])):
+                rows[text].setdefault(entity)
+        return [tuple(row) for row in rows]
+
     def _parts(self, text: str, spans: dict[tuple[int, int], list[int]], specialise: bool) -> list[Part]:
         kept: dict[tuple[int, int], tuple[int, ...]] = {}
         for (start, end), entities in sorted(spans.items(), key=lambda item: (item[0][0] - item[0][1], item[0])):

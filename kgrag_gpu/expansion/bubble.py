@@ -122,11 +122,25 @@ def meetings(
     return Meetings(at[order], (keys % num_nodes)[order], costs[order], reached[order], counts[order])
 
 
+class MatchedEdges(NamedTuple):
+    """Edges that groups are matched by: where a front of such a group starts, and with which edge.
+
+    `keys`, ascending, are `(question * groups + group) * nodes + node` for both ends of each edge.
+    """
+
+    keys: Int64[Tensor, " starts"]
+    edge_ids: Int64[Tensor, " starts"]
+    ends: Int64[Tensor, "edges 2"]  # heads and tails of all edges
+
+
 def candidates(
     labels: RelaxLabels, found: Meetings, num_questions: int, num_groups: int, num_nodes: int, graph: BubbleGraph,
-    num_kept: int,
+    num_kept: int, matched: MatchedEdges | None = None,
 ) -> Candidates:  # fmt: skip
-    """The best `num_kept` meetings of each question traced back; where none met, the cheapest paths of one group."""
+    """The best `num_kept` meetings of each question traced back; where none met, the cheapest paths of one group.
+
+    A path that starts at an end of a matched edge brings the edge and its other end in: the group is the edge.
+    """
     place = torch.arange(len(found.node_ids), device=found.node_ids.device) - torch.searchsorted(
         found.question_ids, found.question_ids
     )
@@ -148,7 +162,8 @@ def candidates(
     order = torch.argsort(questions, stable=True)
     new_place = torch.empty_like(order)
     new_place[order] = torch.arange(len(order), device=order.device)
-    return _traced(labels, rows, new_place[owners], questions[order], nodes[order], costs[order], num_groups, graph)
+    return _traced(labels, rows, new_place[owners], questions[order], nodes[order], costs[order], num_groups, graph,
+                   matched)  # fmt: skip
 
 
 def _labels_at(labels: RelaxLabels, questions: Tensor, nodes: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
@@ -167,7 +182,7 @@ def _labels_at(labels: RelaxLabels, questions: Tensor, nodes: Tensor, num_nodes:
 
 def _traced(
     labels: RelaxLabels, rows: Tensor, owners: Tensor, questions: Tensor, nodes: Tensor, costs: Tensor,
-    num_groups: int, graph: BubbleGraph,
+    num_groups: int, graph: BubbleGraph, matched: MatchedEdges | None,
 ) -> Candidates:  # fmt: skip
     num = len(questions)
     order = torch.argsort(owners, stable=True)
@@ -180,11 +195,22 @@ def _traced(
     step_owner = owners[path_of_step]
     hops = torch.arange(len(paths.node_ids), device=rows.device) - paths.offsets[path_of_step]
     num_nodes = graph.relax.num_nodes
-    node_keys, inverse = torch.unique(step_owner * num_nodes + paths.node_ids, return_inverse=True)
-    node_hops = torch.zeros_like(node_keys).scatter_reduce_(0, inverse, hops, "amax")
+    node_keys = step_owner * num_nodes + paths.node_ids
     steps = torch.nonzero(paths.slots >= 0).flatten()
     num_edges = int(graph.edge_ids.max()) + 1 if len(graph.edge_ids) else 1
-    edge_keys = torch.unique(step_owner[steps] * num_edges + graph.edge_ids[paths.slots[steps]])
+    edge_keys = step_owner[steps] * num_edges + graph.edge_ids[paths.slots[steps]]
+    if matched is not None and len(matched.keys):
+        starts = paths.node_ids[paths.offsets[:-1]]
+        keys = (labels.question_ids[rows] * num_groups + labels.group_ids[rows]) * num_nodes + starts
+        place = torch.searchsorted(matched.keys, keys).clamp(max=len(matched.keys) - 1)
+        has_edge = matched.keys[place] == keys
+        edges, own = matched.edge_ids[place[has_edge]], owners[has_edge]
+        edge_keys = torch.cat([edge_keys, own * num_edges + edges])
+        node_keys = torch.cat([node_keys, (own[:, None] * num_nodes + matched.ends[edges]).flatten()])
+        hops = torch.cat([hops, hops.new_zeros(2 * len(edges))])
+    node_keys, inverse = torch.unique(node_keys, return_inverse=True)
+    node_hops = torch.zeros_like(node_keys).scatter_reduce_(0, inverse, hops, "amax")
+    edge_keys = torch.unique(edge_keys)
     return Candidates(
         questions,
         nodes,

@@ -7,18 +7,21 @@ Single-question form, with the paper's sections:
 4. Expansion (4.3): from every group, least-cost paths on the cosine cost field (expansion/bubble.py).
 5. Collision (4.3): the cheapest nodes that most groups reach are traced back to candidate subgraphs.
 6. Ranking (4.4): coverage, structure, evidence, diversity, sparse candidates dropped (ranking/subgraphs.py).
-7. Context (4.5): the kept subgraphs' triples, and passages ranked by them.
+7. Growth (4.4): a model picks facts beside the best subgraphs that complete them (bubble_rag_model.py).
+8. Context (4.5): the kept subgraphs' triples, and passages ranked by them.
 
-All questions and groups of a batch are one table of labels. Without a model the parts are the names in the question,
-the runs of content words between them, and (over passages) the base retriever's best passages as one described group.
+All questions and groups of a batch are one table of labels. With a model the parts are those that it names (keywords,
+latent concepts, their kinds and specific forms). Without one they are the names in the question, the runs of content
+words between them. Over passages the base retriever's best passages are one more, described group.
 
 Over passages, `coverage: tokens` ranks by connected coverage (cover.md) over what the bubbles found, `coverage: groups`
 by the bubbles alone: a passage's cosine, how close the fronts come to it, and the best subgraph through it. Over bare
-triples the answer is the node of the best subgraph that lies farthest from the entities asked about.
+triples a model answers from the subgraphs' facts; without one the answer is the node of the best subgraph that lies
+farthest from the entities asked about.
 
 Deviations: one label per (question, group, node), as the collision needs (the paper's listing keeps one per node and
-can miss meetings); the hop limit stands for the local graph's own breadth-first search; reasoning-aware growth by the
-model is not part of this form.
+can miss meetings); the hop limit stands for the local graph's own breadth-first search; names that the question holds
+are groups even where the model does not list them.
 """
 
 from collections.abc import Sequence
@@ -34,6 +37,7 @@ from kgrag_gpu.anchors.group import GroupConfig, Part, QuestionParts
 from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.expansion.bubble import bubble_graph
 from kgrag_gpu.index.fuse import Ranking, append_missing, top_ranking
+from kgrag_gpu.methods.bubble_rag_model import BubbleModel, GrowthConfig
 from kgrag_gpu.methods.bubble_rag_search import Bubble, BubbleSearch
 from kgrag_gpu.methods.cover import Cover, CoverConfig
 from kgrag_gpu.methods.resources import Resources
@@ -45,6 +49,7 @@ from kgrag_gpu.types import Answer, EntityRef, EvidencePath, EvidenceStep, Quest
 class BubbleRagConfig(ConfigModel):
     """Constants of BubbleRAG; the article's values."""
 
+    use_model: bool = True  # off: no model names groups or grows subgraphs, even where an engine is open
     base: str = "hybrid"  # over passages: a described group, and what the bubbles do not reach follows in its order
     num_base: Annotated[int, Field(ge=0)] = 10  # passages of the base whose titles form that group
     num_hops: Annotated[int, Field(ge=1)] = 3  # h
@@ -62,6 +67,7 @@ class BubbleRagConfig(ConfigModel):
     num_paths: Annotated[int, Field(ge=0)] = 10  # subgraphs kept in the result
     groups: GroupConfig = GroupConfig()
     subgraphs: SubgraphConfig = SubgraphConfig()
+    growth: GrowthConfig = GrowthConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,13 @@ class BubbleRag:
         with resources.stage("set up bubbles"):
             self._parts = QuestionParts(kg)
             graph = bubble_graph(resources.graph, config.hub_limit, resources.config.seed)
-        self._search = BubbleSearch(config, graph, self._node_vectors(), self._edge_vectors(), resources)
+        nodes, edges = self._node_vectors(), self._edge_vectors()
+        self._search = BubbleSearch(config, graph, nodes, edges, resources)
+        self._model: BubbleModel | None = None
+        if config.use_model and resources.engine is not None:
+            self._model = BubbleModel(
+                resources.engine, config.groups, config.growth, self._parts, graph, nodes, edges, resources
+            )
         has_passages = bool(kg.passages)
         self._base = resources.base_retriever(config.base) if has_passages else None
         self._cover: Cover | None = None
@@ -101,9 +113,14 @@ class BubbleRag:
         base = self._ask_base(questions)
         with resources.stage("anchor groups"):
             parts = self._parts.read(texts, self._config.groups.specialise)
+            if self._model is not None:
+                parts = self._model.groups(questions, parts)
             parts = [[*own, *([b.part] if b.part else [])] for own, b in zip(parts, base, strict=True)]
         vectors = torch.from_numpy(np.array(resources.vectors(texts))).to(resources.device)
         bubbles = self._search.run(vectors, parts)
+        if self._model is not None:
+            with resources.stage("grow subgraphs"):
+                self._model.grow(questions, vectors, bubbles)
         if not self._kg.passages:
             return [self._triples_retrieval(bubble) for bubble in bubbles]
         with resources.stage("rank passages"):
@@ -200,12 +217,13 @@ class BubbleRag:
         )
 
     def _triples_retrieval(self, bubble: Bubble) -> Retrieval:
-        answers = [self._kg.entity_names[e] for e in bubble.answers()]
+        answers = [self._kg.entity_names[e] for e in bubble.answers(self._search.ends)]
+        far_end = Answer(answers[0], "graph", tuple(answers[:1])) if answers else Answer("", "none")
         return Retrieval(
             evidence=self._evidence(bubble),
             anchors=self._refs(bubble.anchors),
             evidence_entities=self._refs(self._nodes(bubble)),
-            answer=Answer(answers[0], "graph", tuple(answers[:1])) if answers else Answer("", "none"),
+            answer=far_end if self._model is None else None,
             trace=bubble.trace(self._kg.entity_names),
         )
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from kernels import csr_expand
 from kernels.frontier_relax import RelaxLabels, RelaxSeeds
 from kgrag_gpu.anchors.group import NUM_LEVELS, Part, kind_weights, level_texts
-from kgrag_gpu.expansion.bubble import BubbleGraph, Candidates, candidates, expand, meetings
+from kgrag_gpu.expansion.bubble import BubbleGraph, Candidates, MatchedEdges, candidates, expand, meetings
 from kgrag_gpu.index.dense import DenseIndex
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.ranking.subgraphs import composite_scores, density, keep_dense, paper_scores
@@ -37,6 +37,25 @@ class Candidate:
     node_ids: np.ndarray
     node_hops: np.ndarray
     edge_ids: np.ndarray
+    num_grown: int = 0  # edges that a model added
+
+    def hops_from(self, sources: Sequence[int], ends: np.ndarray) -> np.ndarray:
+        """int64 [nodes]: steps inside the subgraph from the nearest source; as the fronts came where there is none."""
+        place = {int(node): i for i, node in enumerate(self.node_ids)}
+        front = [place[node] for node in sources if node in place]
+        if not front:
+            return self.node_hops
+        beside: dict[int, list[int]] = {i: [] for i in range(len(place))}
+        for head, tail in ends[self.edge_ids].tolist():
+            beside[place[head]].append(place[tail])
+            beside[place[tail]].append(place[head])
+        hops = np.full(len(place), -1, dtype=np.int64)
+        hops[front] = 0
+        while front:
+            number = hops[front[0]] + 1
+            front = list(dict.fromkeys(new for node in front for new in beside[node] if hops[new] < 0))
+            hops[front] = number
+        return hops
 
 
 @dataclass(eq=False)
@@ -54,10 +73,15 @@ class Bubble:
     anchors: list[int]
     candidates: list[Candidate] = field(default_factory=list)
 
-    def answers(self) -> list[int]:
-        """Nodes of the best subgraph that no entity of the question is, farthest first; ties by row."""
+    def answers(self, ends: np.ndarray) -> list[int]:
+        """Nodes of the best subgraph that no entity of the question is, farthest from those first; ties by row.
+
+        Args:
+            ends: int64 [triples, 2], heads and tails.
+        """
         for candidate in self.candidates:
-            order = np.lexsort((candidate.node_ids, -candidate.node_hops))
+            hops = candidate.hops_from(self.anchors, ends)
+            order = np.lexsort((candidate.node_ids, -hops))
             found = [int(node) for node in candidate.node_ids[order] if int(node) not in self.anchors]
             if found:
                 return found
@@ -79,6 +103,7 @@ class Bubble:
                     "cost": round(c.cost, 4),
                     "score": round(c.score, 4),
                     "nodes": len(c.node_ids),
+                    "grown": c.num_grown,
                 }
                 for c in self.candidates
             ],
@@ -93,6 +118,7 @@ class _Matches:
     groups: list[int]
     nodes: list[int]
     costs: list[float]
+    edges: list[int]  # -1: the node is matched itself
 
 
 class BubbleSearch:
@@ -111,7 +137,7 @@ class BubbleSearch:
         self._num_nodes = len(node_vectors)
         with resources.stage("build edge index"):
             self._edge_index = DenseIndex(edge_vectors, resources.config.index) if len(edge_vectors) else None
-        self._ends = np.stack([resources.kg.heads, resources.kg.tails], axis=1).astype(np.int64)
+        self.ends = np.stack([resources.kg.heads, resources.kg.tails], axis=1).astype(np.int64)
 
     def run(self, vectors: Tensor, parts: Sequence[Sequence[Part]]) -> list[Bubble]:
         """One bubble a question.
@@ -190,14 +216,16 @@ class BubbleSearch:
         with self._resources.stage("cost field"):
             left = vectors[rows].cpu()
             node_costs, edge_costs = self._costs(left)
-            seeds = self._seeds(own, rows, matched, edge_costs)
+            seeds, starts = self._seeds(own, rows, matched, edge_costs)
         group_weights = torch.from_numpy(weights).to(device)
         edges = None if config.cost_field == "uniform" else edge_costs * config.edge_weight
         nodes = torch.ones_like(node_costs) if config.cost_field == "uniform" else node_costs
         with self._resources.stage("expand bubbles"):
             labels = expand(self._graph, seeds, nodes, edges, hops, config.max_labels, max(1, width))
             met = meetings(labels, nodes, group_weights)
-            found = candidates(labels, met, len(rows), max(1, width), self._num_nodes, self._graph, config.num_meetings)
+            found = candidates(
+                labels, met, len(rows), max(1, width), self._num_nodes, self._graph, config.num_meetings, starts
+            )
         with self._resources.stage("rank subgraphs"):
             bubbles = self._bubbles(own, [levels[row] for row in rows], has_match, weights, labels, met, hops)
             self._rank(bubbles, found, node_costs, edge_costs, group_weights)
@@ -212,27 +240,42 @@ class BubbleSearch:
     def _seeds(
         self, own: list[list[Part]], rows: list[int], matched: dict[tuple[int, int], list[tuple[int, float]]],
         edge_costs: Tensor,
-    ) -> RelaxSeeds:  # fmt: skip
-        """Entities at no cost; both ends of a matched edge at the edge's own cost."""
-        seeds = _Matches([], [], [], [])
+    ) -> tuple[RelaxSeeds, MatchedEdges]:  # fmt: skip
+        """Entities at no cost; both ends of a matched edge at the edge's own cost. Also which edge starts where."""
+        seeds = _Matches([], [], [], [], [])
         host = edge_costs.cpu()
         for i, row in enumerate(rows):
             for g, part in enumerate(own[i]):
-                ends = [(entity, 0.0) for entity in part.entities]
+                ends = [(entity, 0.0, -1) for entity in part.entities]
                 if not part.entities:
                     ends = [
-                        (int(end), float(host[i, edge]) * self._config.edge_weight)
+                        (int(end), float(host[i, edge]) * self._config.edge_weight, edge)
                         for edge, _ in matched[row, g]
-                        for end in self._ends[edge]
+                        for end in self.ends[edge]
                     ]
-                for node, cost in ends:
+                for node, cost, edge in ends:
                     seeds.questions.append(i)
                     seeds.groups.append(g)
                     seeds.nodes.append(node)
                     seeds.costs.append(cost)
+                    seeds.edges.append(edge)
         columns = (seeds.questions, seeds.groups, seeds.nodes)
         questions, groups, nodes = (torch.tensor(c, dtype=torch.int64, device=self._device) for c in columns)
-        return RelaxSeeds(questions, groups, nodes, torch.tensor(seeds.costs, device=self._device))
+        costs = torch.tensor(seeds.costs, device=self._device)
+        width = max((len(row) for row in own), default=0)
+        keys = (questions * max(1, width) + groups) * self._num_nodes + nodes
+        edges = torch.tensor(seeds.edges, dtype=torch.int64, device=self._device)
+        return RelaxSeeds(questions, groups, nodes, costs), self._starts(keys, edges, costs)
+
+    def _starts(self, keys: Tensor, edges: Tensor, costs: Tensor) -> MatchedEdges:
+        """The cheapest matched edge of each start; of equal ones the one matched best."""
+        rows = torch.nonzero(edges >= 0).flatten()
+        order = torch.argsort(costs[rows], stable=True)
+        order = order[torch.argsort(keys[rows][order], stable=True)]
+        keys, edges = keys[rows][order], edges[rows][order]
+        first = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
+        first[1:] = keys[1:] != keys[:-1]
+        return MatchedEdges(keys[first], edges[first], torch.from_numpy(self.ends).to(keys.device))
 
     def _bubbles(
         self, own: list[list[Part]], levels: list[list[int]], has_match: list[list[bool]], weights: np.ndarray,

@@ -97,6 +97,8 @@ def question(text: str, number: int = 0) -> Question:
 
 
 _KINDS = {
+    "Find what a question must be matched by": "anchor_groups",
+    "Evidence for a question has been collected": "grow",
     "Split a question into": "sub_questions",
     "of the entity keep every one": "choose_relations",
     "From the numbered facts keep every one": "choose_entities",
