@@ -106,18 +106,16 @@ class GearAgent(Gear):
         read = self._read(engine, courses, base)
         vectors = torch.from_numpy(np.array(self._resources.vectors([course.query for course in courses])))
         vectors = vectors.to(self._resources.device)
-        linked = self._link(read, base)
         if self._agent_config.expand:
-            beams, num_candidates = self.expand(linked, vectors)
+            beams, num_candidates = self.expand(self._link(read, base), vectors)
         else:
             empty = torch.zeros(0, dtype=torch.int64)
             beams = [Beams(empty, empty[:, None], empty.double())] * len(courses)
             num_candidates = [0] * len(courses)
         for course, passages, triples, found, count in zip(courses, base, read, beams, num_candidates, strict=True):
-            new = [triple for triple in triples if triple not in course.memory]
-            course.memory = {**course.memory, **dict.fromkeys(new)} if self._agent_config.gist_memory else {}
-            if not self._agent_config.gist_memory:
-                course.memory = dict.fromkeys(triples)
+            known = course.memory if self._agent_config.gist_memory else {}
+            new = [triple for triple in triples if triple not in known]
+            course.memory = {**known, **dict.fromkeys(new)}
             course.rankings.append(self._fused(passages, found) if self._agent_config.expand else passages.ranking)
             course.paths += self.facts.evidence(found, self._config.num_paths, round=number)
             course.rounds.append({"query": course.query, "new_triples": new, "num_candidates": count})
