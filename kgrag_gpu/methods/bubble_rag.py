@@ -37,6 +37,7 @@ from kgrag_gpu.anchors.group import GroupConfig, Part, QuestionParts
 from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.expansion.bubble import bubble_graph
 from kgrag_gpu.index.fuse import Ranking, append_missing, top_ranking
+from kgrag_gpu.methods.bubble_rag_debug import debug_trace
 from kgrag_gpu.methods.bubble_rag_model import BubbleModel, GrowthConfig
 from kgrag_gpu.methods.bubble_rag_search import Bubble, BubbleSearch
 from kgrag_gpu.methods.cover import Cover, CoverConfig
@@ -68,6 +69,7 @@ class BubbleRagConfig(ConfigModel):
     groups: GroupConfig = GroupConfig()
     subgraphs: SubgraphConfig = SubgraphConfig()
     growth: GrowthConfig = GrowthConfig()
+    debug: bool = False  # each question's field, fronts, meetings and score terms in its trace; the report draws them
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,7 @@ class BubbleRag:
             evidence=self._evidence(bubble),
             anchors=self._refs(bubble.anchors),
             evidence_entities=self._refs(self._nodes(bubble)),
-            trace=bubble.trace(self._kg.entity_names),
+            trace=self._trace(bubble),
         )
 
     def _triples_retrieval(self, bubble: Bubble) -> Retrieval:
@@ -224,8 +226,12 @@ class BubbleRag:
             anchors=self._refs(bubble.anchors),
             evidence_entities=self._refs(self._nodes(bubble)),
             answer=far_end if self._model is None else None,
-            trace=bubble.trace(self._kg.entity_names),
+            trace=self._trace(bubble),
         )
+
+    def _trace(self, bubble: Bubble) -> dict[str, Any]:
+        trace = bubble.trace(self._kg.entity_names)
+        return {**trace, "bubble": debug_trace(self._kg, bubble)} if self._config.debug else trace
 
     def _nodes(self, bubble: Bubble) -> list[int]:
         kept = bubble.candidates[: self._config.num_paths]

@@ -7,7 +7,7 @@ nothing is left to relax; the others are done. A round is one set of tensor ops 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -58,6 +58,15 @@ class Candidate:
         return hops
 
 
+class Reached(NamedTuple):
+    """Final labels of one question: the field that its fronts left."""
+
+    nodes: np.ndarray
+    groups: np.ndarray
+    hops: np.ndarray
+    costs: np.ndarray
+
+
 @dataclass(eq=False)
 class Bubble:
     """What was found for one question."""
@@ -72,6 +81,8 @@ class Bubble:
     closeness: np.ndarray  # float64 [entities]: sum over groups of weight * exp(-cost), 0 where no front came
     anchors: list[int]
     candidates: list[Candidate] = field(default_factory=list)
+    reached: Reached | None = None  # kept with `debug`, as are the costs
+    node_costs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
     def answers(self, ends: np.ndarray) -> list[int]:
         """Nodes of the best subgraph that no entity of the question is, farthest from those first; ties by row.
@@ -229,6 +240,8 @@ class BubbleSearch:
         with self._resources.stage("rank subgraphs"):
             bubbles = self._bubbles(own, [levels[row] for row in rows], has_match, weights, labels, met, hops)
             self._rank(bubbles, found, node_costs, edge_costs, group_weights)
+        if config.debug:
+            _keep_fronts(bubbles, labels, nodes)
         return bubbles
 
     def _costs(self, left: Tensor) -> tuple[Tensor, Tensor]:
@@ -352,6 +365,20 @@ class BubbleSearch:
                     edge_ids=found.edge_ids[edges].cpu().numpy(),
                 )
             )
+
+
+def _keep_fronts(bubbles: Sequence[Bubble], labels: RelaxLabels, node_costs: Tensor) -> None:
+    """Hands each bubble its final labels and its costs."""
+    rows = torch.nonzero(labels.is_final).flatten()
+    rows = rows[torch.argsort(labels.question_ids[rows], stable=True)]
+    counts = torch.bincount(labels.question_ids[rows], minlength=len(bubbles)).tolist()
+    columns = (labels.node_ids, labels.group_ids, labels.hops, labels.costs)
+    host = [column[rows].cpu().numpy() for column in columns]
+    start = 0
+    for i, (bubble, count) in enumerate(zip(bubbles, counts, strict=True)):
+        bubble.reached = Reached(*(column[start : start + count] for column in host))
+        bubble.node_costs = node_costs[i].cpu().numpy()
+        start += count
 
 
 def _sums(offsets: Tensor, ids: Tensor, questions: Tensor, costs: Tensor) -> tuple[Tensor, Tensor]:

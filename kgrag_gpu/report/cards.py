@@ -10,6 +10,7 @@ from typing import Any
 
 from kgrag_gpu.metrics.answer import YES_NO_DATASETS, exact_match, normalise, token_f1
 from kgrag_gpu.metrics.retrieval import gold_passages, recall_at
+from kgrag_gpu.report.bubble_picture import bubble_picture
 from kgrag_gpu.report.evidence import as_chain, as_graph, shorten
 from kgrag_gpu.types import EvidencePath, EvidenceStep, Passage, Result
 
@@ -69,6 +70,7 @@ def card(result: Result, lookups: Lookups) -> dict[str, Any]:
     held, num_lacking = gold_passages(result)
     ranked = retrieval.passage_ids
     names_of_kind = _name_kinds(result)
+    trace = {key: value for key, value in retrieval.trace.items() if key != "bubble"}  # that one is drawn
     return {
         "id": question.id,
         "question": question.text,
@@ -91,9 +93,8 @@ def card(result: Result, lookups: Lookups) -> dict[str, Any]:
         "num_lacking": num_lacking,
         "paths": [_path(path, result, names_of_kind, held, lookups) for path in retrieval.evidence[:MAX_PATHS]],
         "num_paths": len(retrieval.evidence),
-        "trace": shorten(json.dumps(retrieval.trace, ensure_ascii=False, indent=1), TRACE_CHARS)
-        if retrieval.trace
-        else "",
+        "bubble": bubble_picture(retrieval.trace),
+        "trace": shorten(json.dumps(trace, ensure_ascii=False, indent=1), TRACE_CHARS) if trace else "",
     }
 
 
