@@ -227,8 +227,10 @@ class NameIndex:
             return np.zeros((0, 4), np.int64)
         sizes = self._num_words[names]
         letters = np.concatenate([[0], np.cumsum([len(w) + 1 for w in words])])
-        starts, ends = np.triu_indices(len(words))
-        ends = ends + 1
+        longest = min(len(words), int(sizes.max()) + 1)  # longer windows suit no name: work grows with the words alone
+        starts = np.repeat(np.arange(len(words)), longest)
+        ends = starts + np.tile(np.arange(1, longest + 1), len(words))
+        starts, ends = starts[ends <= len(words)], ends[ends <= len(words)]
         chars = letters[ends] - letters[starts] - 1
         near_size = np.abs((ends - starts)[None] - sizes[:, None]) <= 1
         near_length = np.abs(chars[None] - self._lengths[names][:, None]) <= 2 + self._lengths[names][:, None] // 8
