@@ -10,10 +10,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-from pydantic import ValidationError
-
-from kgrag_gpu.config.schema import RunConfig
+from kgrag_gpu.config.load import read_run_config
 from kgrag_gpu.data.registry import load_questions
 from kgrag_gpu.report import print_metrics
 from kgrag_gpu.run_dir import RunDir
@@ -57,10 +54,7 @@ def _merge(run: RunDir) -> None:
             f"{run.path}: {len(missing)} of {num_shards} shards are not done: {', '.join(map(str, missing))}; "
             f"run them with --num-shards {num_shards} --shard I"
         )
-    try:
-        config = RunConfig.model_validate(yaml.safe_load(run.config_file.read_text(encoding="utf-8")))
-    except (OSError, yaml.YAMLError, ValidationError) as error:
-        raise UserError(f"{run.config_file} cannot be read as this version's configuration: {error}") from error
+    config = read_run_config(run.config_file)
     questions = load_questions(config.dataset)
     job = Job(config, questions, run.path.parent, num_shards)
     found = {"questions": questions.content_hash, "kg": job.prepare_kg().content_hash}

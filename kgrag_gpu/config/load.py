@@ -98,7 +98,7 @@ def _method_values(method: str) -> dict[str, Any]:
 def _validate(merged: dict[str, Any]) -> RunConfig:
     method_values = dict(merged["method"])
     name = method_values.pop("name")
-    merged = {**merged, "method_name": name, "method": {}}
+    merged = {**merged, "method_name": name}
     try:
         method = method_config_class(name).model_validate(method_values)
     except ValidationError as error:
@@ -108,6 +108,19 @@ def _validate(merged: dict[str, Any]) -> RunConfig:
     except ValidationError as error:
         raise UserError(_explain(error, RunConfig, "")) from error
     return config
+
+
+def read_run_config(path: Path) -> RunConfig:
+    """The configuration that a run directory keeps.
+
+    Raises:
+        UserError: it cannot be read, or this version of the package has other fields.
+    """
+    try:
+        stored = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return _validate({**stored, "method": {**stored["method"], "name": stored["method_name"]}})
+    except (OSError, yaml.YAMLError, KeyError, TypeError, UserError) as error:
+        raise UserError(f"{path} cannot be read as this version's configuration: {error}") from error
 
 
 def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str:

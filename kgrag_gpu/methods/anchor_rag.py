@@ -107,7 +107,8 @@ class AnchorRag:
     def _predict(self, questions: Sequence[Question]) -> Any:
         """Step 1: the anchors, and what the walk compares texts with."""
         texts = [question.text for question in questions]
-        named_texts = texts if self._engine is None else ask_keywords(self._engine, questions)
+        with self._resources.stage("keywords"):
+            named_texts = texts if self._engine is None else ask_keywords(self._engine, questions)
         if self._sentences is not None:
             config = self._config.passages
             return open_passage_view(self._sentences, self._resources, config, questions, named_texts)
@@ -159,5 +160,7 @@ class AnchorRag:
             return
         facts = best_facts(view, memory.steps, self._config.max_facts)
         shown = [facts[row] if self._config.cot_with_evidence else [] for row in rows]
-        for row, answer in zip(rows, think_aloud(self._engine, [questions[r] for r in rows], shown), strict=True):
+        with self._resources.stage("think aloud"):
+            found = think_aloud(self._engine, [questions[r] for r in rows], shown)
+        for row, answer in zip(rows, found, strict=True):
             answers[row] = answer

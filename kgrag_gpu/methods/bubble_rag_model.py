@@ -76,12 +76,12 @@ class BubbleModel:
         named = [list(getattr(reply.parsed, "groups", ())) if reply.ok else [] for reply in replies]
         entities = self._entities(
             [[group.text for group in row if group.kind == "entity"] for row in named],
-            [[group.specific or group.text for group in row if group.kind == "entity"] for row in named],
+            [[self._specific(group) for group in row if group.kind == "entity"] for row in named],
         )
         out = []
         for row, found, own in zip(named, entities, read, strict=True):
             rows = iter(found)
-            parts = [_part(group, next(rows) if group.kind == "entity" else ()) for group in row]
+            parts = [self._part(group, next(rows) if group.kind == "entity" else ()) for group in row]
             known = {entity for part in parts for entity in part.entities}
             left_out = [part for part in own if part.kind == "entity" and not known.intersection(part.entities)]
             out.append(list(dict.fromkeys([*left_out, *parts])) if parts else list(own))
@@ -110,6 +110,14 @@ class BubbleModel:
                 own = bubbles[which.question].candidates
                 own[which.place] = self._with_edges(own[which.place], picked[which])
             growing = [which for which in growing if picked[which]]
+
+    def _part(self, group, entities: tuple[int, ...]) -> Part:
+        """A group of the model's as a part; an entity that no node stands for is looked for among the edges."""
+        kind = group.kind if group.kind != "entity" or entities else "relation"
+        return Part(group.text, kind, self._specific(group), entities)
+
+    def _specific(self, group) -> str:
+        return group.specific if self._config.specialise and group.specific else group.text
 
     def _entities(
         self, names: Sequence[Sequence[str]], described: Sequence[Sequence[str]]
@@ -190,9 +198,3 @@ class BubbleModel:
             edge_ids=np.array([*candidate.edge_ids.tolist(), *edges], dtype=np.int64),
             num_grown=candidate.num_grown + len(edges),
         )
-
-
-def _part(group, entities: tuple[int, ...]) -> Part:
-    """A group of the model's as a part; an entity that nothing in the KG stands for is looked for among the edges."""
-    kind = group.kind if group.kind != "entity" or entities else "relation"
-    return Part(group.text, kind, group.specific or group.text, entities)

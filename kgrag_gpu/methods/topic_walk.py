@@ -59,7 +59,9 @@ class TopicWalk:
             entities = np.array([row for rows in found for row in rows], dtype=np.int64)
             return self._world.view_from(texts, owners, entities)
         engine = self._resources.engine
-        return self._world.open_view(texts, texts if engine is None else ask_keywords(engine, questions))
+        with self._resources.stage("keywords"):
+            named = texts if engine is None else ask_keywords(engine, questions)
+        return self._world.open_view(texts, named)
 
     def rankings(self, questions: Sequence[Question], steps: Steps) -> list[Ranking]:
         """Passages in the order of the evidence that stands in them, then by the base retriever; empty without any."""
@@ -101,7 +103,8 @@ class TopicWalk:
                 answers[row] = Answer(names[row], "graph", (names[row],)) if names[row] else Answer("", "none")
             return
         facts = best_facts(view, steps, self._config.max_facts)
-        found = think_aloud(engine, [questions[r] for r in rows], [facts[r] for r in rows])
+        with self._resources.stage("think aloud"):
+            found = think_aloud(engine, [questions[r] for r in rows], [facts[r] for r in rows])
         for row, answer in zip(rows, found, strict=True):
             answers[row] = answer
 

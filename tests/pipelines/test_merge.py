@@ -3,14 +3,16 @@
 import json
 
 import pytest
+import yaml
 
+from kgrag_gpu.config.load import load_run_config, read_run_config
 from kgrag_gpu.types import UserError
 from pipelines import batch_eval, merge
 
 
-def _run(root, *more):
+def _run(root, *more, method="bm25"):
     return batch_eval.main(
-        ["--dataset", "musique", "--method", "bm25", "--llm", "none", "--limit", "24", "--run-root", str(root), *more]
+        ["--dataset", "musique", "--method", method, "--llm", "none", "--limit", "24", "--run-root", str(root), *more]
     )
 
 
@@ -41,6 +43,19 @@ def test_merge_of_shards_equals_the_single_run(tmp_path):
         {k: v for k, v in json.loads((p / "metrics.json").read_text()).items() if k != "cost"} for p in (one, many)
     ]
     assert metrics[0] == metrics[1] and metrics[0]["num_questions"] == 24
+
+
+def test_merge_reads_the_configuration_of_a_method_with_values_of_its_own(tmp_path):
+    # No encoder is had in this test: the shards are made by a method without values, then ascribed to one with some.
+    assert _run(tmp_path, "--num-shards", "2", "--shard", "0") == 0
+    path = _only_run(tmp_path)
+    config = load_run_config("musique", "anchorrag-single-path", [], ["llm.engine=none"])
+    stored = yaml.safe_dump(config.model_dump(mode="json"))
+    (path / "config.yaml").write_text(stored)
+    assert read_run_config(path / "config.yaml") == config
+    (path / "config.yaml").write_text(stored.replace("hub_limit", "hub_limits"))
+    with pytest.raises(UserError, match=r"config.yaml cannot be read.*hub_limits .did you mean hub_limit"):
+        read_run_config(path / "config.yaml")
 
 
 def test_merge_with_missing_shards_names_them(tmp_path):

@@ -36,14 +36,14 @@ def method_over(kg, tmp_path, **values) -> BubbleRag:
 
 
 def test_parts_are_names_then_runs_of_content_words():
-    parts = QuestionParts(build_mentions_kg(PASSAGES)).read([QUESTIONS[1].text, QUESTIONS[2].text], True)
+    parts = QuestionParts(build_mentions_kg(PASSAGES)).read([QUESTIONS[1].text, QUESTIONS[2].text])
     assert [(p.text, p.kind) for p in parts[0]] == [
         ("Marie Curie", "entity"),
         ("river runs", "relation"),
         ("town", "relation"),
         ("worked", "relation"),
     ]
-    assert parts[0][1].specific == "river runs Marie Curie"
+    assert parts[0][1].specific == "river runs"
     assert [(p.text, p.kind, p.specific) for p in parts[1]] == [("sea", "relation", "sea")]
 
 
