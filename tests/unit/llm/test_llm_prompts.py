@@ -18,6 +18,7 @@ VALUES = {
     "passages": ["T: text"],
     "why": "the writer",
     "steps": ["a step"],
+    "parts": ["a sub-question"],
     "title": "T",
     "text": "text",
     "sentences": ["One.", "Two."],
