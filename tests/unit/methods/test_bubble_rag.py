@@ -106,7 +106,6 @@ def test_bubbles_tie_the_chain_together(tmp_path):
     found = method_over(kg, tmp_path, coverage="groups", num_base=0).retrieve(QUESTIONS[:1])[0]
     assert {kg.passages[row].title for row in found.passage_ids[:3]} == {"Polonium", "Marie Curie", "Warsaw"}
     assert [ref.name for ref in found.anchors] == ["Polonium"]
-    assert found.trace["meetings"] > 0
     assert found.evidence
 
 
