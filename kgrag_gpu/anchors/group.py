@@ -35,7 +35,7 @@ class GroupConfig(ConfigModel):
     max_edges: Annotated[int, Field(ge=1)] = 10  # edges that a relation or an attribute is matched by
     relax: bool = True  # off: the strict level alone
     taus: tuple[float, float, float] = (0.6, 0.45, 0.3)  # least cosine at each level of relaxation
-    specialise: bool = True  # with a model: general words are matched by the specific form that it gives them
+    specialise: bool = True  # general words are made specific: by a model, or without one by the names beside them
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class QuestionParts:
         self._index = MentionIndex(spellings)
         self._names = kg.entity_names
 
-    def read(self, texts: Sequence[str]) -> list[list[Part]]:
+    def read(self, texts: Sequence[str], specialise: bool) -> list[list[Part]]:
         """For each question one entity part a name (homonyms together), then one relation part a run of content words.
 
         A name in other case than the KG's counts only where it has two words or no name is written as in the KG: "it"
@@ -70,7 +70,7 @@ class QuestionParts:
                    found.ends.tolist())  # fmt: skip
         for text, entity, start, end in zip(*columns, strict=True):
             named[text].setdefault((start, end), []).append(entity)
-        return [self._parts(text, spans) for text, spans in zip(texts, named, strict=True)]
+        return [self._parts(text, spans, specialise) for text, spans in zip(texts, named, strict=True)]
 
     def entities(self, names: Sequence[str]) -> list[tuple[int, ...]]:
         """Rows of the entities that each text is a name of, whole, in any case; homonyms together, () where none."""
@@ -83,7 +83,7 @@ class QuestionParts:
                 rows[text].setdefault(entity)
         return [tuple(row) for row in rows]
 
-    def _parts(self, text: str, spans: dict[tuple[int, int], list[int]]) -> list[Part]:
+    def _parts(self, text: str, spans: dict[tuple[int, int], list[int]], specialise: bool) -> list[Part]:
         kept: dict[tuple[int, int], tuple[int, ...]] = {}
         for (start, end), entities in sorted(spans.items(), key=lambda item: (item[0][0] - item[0][1], item[0])):
             inside = any(start < other_end and other_start < end for other_start, other_end in kept)
@@ -92,7 +92,10 @@ class QuestionParts:
             if not inside and not plain and any(is_content(word) for word in words):
                 kept[start, end] = tuple(dict.fromkeys(entities))
         parts = [Part(text[s:e], "entity", text[s:e], entities) for (s, e), entities in sorted(kept.items())]
-        return parts + [Part(run, "relation", run) for run in _content_runs(text, sorted(kept))]
+        names = " ".join(part.text for part in parts)
+        for run in _content_runs(text, sorted(kept)):
+            parts.append(Part(run, "relation", f"{run} {names}" if specialise and names else run))
+        return parts
 
 
 def _content_runs(text: str, taken: Sequence[tuple[int, int]]) -> list[str]:

@@ -62,8 +62,8 @@ class BubbleRagConfig(ConfigModel):
     hub_limit: Annotated[int, Field(ge=1)] = 10_000  # edges of a node that fronts cross; a seeded sample of more
     num_meetings: Annotated[int, Field(ge=1)] = 10  # B
     coverage: Literal["tokens", "groups"] = "tokens"
-    cosine_weight: float = 0.5  # groups: terms of a passage's score
-    front_weight: float = 2.0
+    cosine_weight: float = 1.0  # groups: terms of a passage's score
+    front_weight: float = 1.0
     subgraph_weight: float = 0.3
     num_paths: Annotated[int, Field(ge=0)] = 10  # subgraphs kept in the result
     groups: GroupConfig = GroupConfig()
@@ -114,7 +114,7 @@ class BubbleRag:
         texts = [question.text for question in questions]
         base = self._ask_base(questions)
         with resources.stage("anchor groups"):
-            parts = self._parts.read(texts)
+            parts = self._parts.read(texts, self._config.groups.specialise)
             if self._model is not None:
                 parts = self._model.groups(questions, parts)
             parts = [[*own, *([b.part] if b.part else [])] for own, b in zip(parts, base, strict=True)]

@@ -36,14 +36,14 @@ def method_over(kg, tmp_path, **values) -> BubbleRag:
 
 
 def test_parts_are_names_then_runs_of_content_words():
-    parts = QuestionParts(build_mentions_kg(PASSAGES)).read([QUESTIONS[1].text, QUESTIONS[2].text])
+    parts = QuestionParts(build_mentions_kg(PASSAGES)).read([QUESTIONS[1].text, QUESTIONS[2].text], True)
     assert [(p.text, p.kind) for p in parts[0]] == [
         ("Marie Curie", "entity"),
         ("river runs", "relation"),
         ("town", "relation"),
         ("worked", "relation"),
     ]
-    assert parts[0][1].specific == "river runs"
+    assert parts[0][1].specific == "river runs Marie Curie"
     assert [(p.text, p.kind, p.specific) for p in parts[1]] == [("sea", "relation", "sea")]
 
 
@@ -106,6 +106,7 @@ def test_bubbles_tie_the_chain_together(tmp_path):
     found = method_over(kg, tmp_path, coverage="groups", num_base=0).retrieve(QUESTIONS[:1])[0]
     assert {kg.passages[row].title for row in found.passage_ids[:3]} == {"Polonium", "Marie Curie", "Warsaw"}
     assert [ref.name for ref in found.anchors] == ["Polonium"]
+    assert found.trace["meetings"] > 0
     assert found.evidence
 
 
