@@ -27,7 +27,7 @@ from kgrag_gpu.llm.models import ModelFiles
 from kgrag_gpu.llm.records import Completion, FinishReason, Message, Prompt, Sampling
 from kgrag_gpu.types import UserError
 
-_CPU_BATCHED_TOKENS = 1024  # a step's tokens; vLLM runs that many at its start, which takes a CPU long
+_CPU_BATCHED_TOKENS = 1024  # a step's tokens at the least; vLLM runs that many at its start, which takes a CPU long
 _MAX_SCORED_TOKENS = 128  # vLLM's limit on `logprob_token_ids` of one request
 
 
@@ -54,7 +54,10 @@ class VllmBackend:
         if config.max_num_seqs:
             options["max_num_seqs"] = config.max_num_seqs
         if self._on_cpu:
-            options["max_num_batched_tokens"] = _CPU_BATCHED_TOKENS
+            # A prompt read in several steps would rewind its random stream after each, which CPU generators cannot
+            # (vLLM 0.32 dies of it): prompts are read whole, so a step takes the longest that there may be.
+            options["enable_chunked_prefill"] = False
+            options["max_num_batched_tokens"] = max(_CPU_BATCHED_TOKENS, config.max_context_tokens)
         else:
             options |= {"gpu_memory_utilization": config.gpu_memory_share, "enable_sleep_mode": config.sleep_mode}
         with _environment(_variables(config, self._on_cpu)), _no_main_module():

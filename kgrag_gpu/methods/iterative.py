@@ -68,7 +68,6 @@ class Iterative:
         assert resources.engine is not None
         self._engine: Engine = resources.engine
         self._resources = resources
-        self._base_config = config
         self._base = open_base(resources, config.base, config.base_config)
 
     @classmethod

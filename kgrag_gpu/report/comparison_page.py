@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from kgrag_gpu.report.comparison import (
 )
 from kgrag_gpu.report.page import render, render_plots, write_whole
 from kgrag_gpu.report.plots import differences_plot
-from kgrag_gpu.report.wording import MetricRow
+from kgrag_gpu.report.wording import MetricRow, source_counts
 from kgrag_gpu.types import UserError
 
 MAX_FLIPS = 40
@@ -44,11 +45,15 @@ _COST_WORDS = {
 
 def run_labels(comparison: Comparison) -> list[str]:
     """A short name for every run: its method where no two share it, else its directory's name, numbered if need be."""
-    methods = [str(compared.run.manifest.get("method", "")) for compared in comparison.runs]
+    methods = [_method_name(compared.run.manifest) for compared in comparison.runs]
     names = [compared.run.name for compared in comparison.runs]
     if all(methods) and len(set(methods)) == len(methods):
         return methods
     return names if len(set(names)) == len(names) else [f"{i}. {name}" for i, name in enumerate(names, start=1)]
+
+
+def _method_name(manifest: Mapping[str, Any]) -> str:
+    return f"{manifest.get('method', '')}{' (gold anchors)' if manifest.get('anchors') == 'gold' else ''}"
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -72,6 +77,9 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     table.add_section()
     for key in COST_KEYS:
         table.add_row(_COST_WORDS[key], *(cost_text(compared, key) for compared in comparison.runs))
+    table.add_section()
+    for words, counts in source_rows(comparison):
+        table.add_row(words, *counts)
     console.print(table)
     for label, compared in zip(labels[1:], comparison.runs[1:], strict=True):
         won, lost = len(compared.gained), len(compared.lost)
@@ -81,6 +89,18 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         "many metrics are compared at once, so expect a star by chance in about one of twenty[/]",
         highlight=False,
     )
+
+
+def source_rows(comparison: Comparison) -> list[tuple[str, list[str]]]:
+    """Where the answers of each run came from: a row a source, a count a run."""
+    columns = [source_counts(compared.metrics) for compared in comparison.runs]
+    return [
+        (
+            f"Answers {row[0][1]}" if row[0][1].startswith("from") else "Unanswered",
+            [f"{count:,}" for _, _, count in row],
+        )
+        for row in zip(*columns, strict=True)
+    ]
 
 
 def write_comparison(comparison: Comparison, out: Path) -> list[Path]:
@@ -137,7 +157,8 @@ def comparison_context(comparison: Comparison) -> dict[str, Any]:
         "notes": comparison.notes,
         "num_questions": comparison.num_questions,
         "rows": rows,
-        "costs": [(_COST_WORDS[key], [cost_text(c, key) for c in comparison.runs]) for key in COST_KEYS],
+        "costs": [(_COST_WORDS[key], [cost_text(c, key) for c in comparison.runs]) for key in COST_KEYS]
+        + source_rows(comparison),
         "flips": flips,
     }
 

@@ -13,7 +13,7 @@ from kgrag_gpu.report import wording
 from kgrag_gpu.report.cards import OUTCOMES, Lookups, card, choose_results, outcome_of
 from kgrag_gpu.report.plots import DARK, LIGHT, Theme, groups_plot, recall_curve_plot, recall_curves, stages_plot
 from kgrag_gpu.report.tables import is_sample
-from kgrag_gpu.report.wording import MetricRow, metric_rows
+from kgrag_gpu.report.wording import MetricRow, metric_rows, source_counts
 from kgrag_gpu.types import Passage, Result
 
 MAX_CARDS = 200
@@ -202,15 +202,10 @@ def _group_table(metrics: Mapping[str, Any], by: str, word: str, title: str) -> 
 
 def _sources(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Where the answers came from, for the stacked bar."""
-    answer = metrics["answer"]
-    counts = (
-        ("graph", "from the graph", answer["num_from_graph"]),
-        ("passages", "from passages", metrics["supplementary"]["num_from_passages"]),
-        ("cot", "from the model alone", answer["num_from_cot"]),
-        ("none", "unanswered", answer["num_unanswered"]),
-    )
     total = max(1, metrics["num_questions"])
-    return [{"key": key, "label": label, "count": n, "share": n / total} for key, label, n in counts if n]
+    return [
+        {"key": key, "label": label, "count": n, "share": n / total} for key, label, n in source_counts(metrics) if n
+    ]
 
 
 def _outcome_counts(results: Sequence[Result], dataset: str) -> list[dict[str, Any]]:

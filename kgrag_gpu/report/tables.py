@@ -17,6 +17,7 @@ from kgrag_gpu.report.wording import (
     rate_text,
     score_text,
     seconds_text,
+    source_counts,
 )
 
 PIPED_WIDTH = 160  # columns to write where the output is no terminal and has no width
@@ -132,12 +133,6 @@ def floor_line(floor: Mapping[str, Any]) -> str:
 
 def outcome_line(metrics: Mapping[str, Any]) -> str:
     """Where the answers came from, in one line."""
-    answer = metrics["answer"]
-    parts = [
-        f"{answer['num_from_graph']} from the graph",
-        f"{metrics['supplementary']['num_from_passages']} from passages",
-        f"{answer['num_from_cot']} from the model alone",
-        f"{answer['num_unanswered']} unanswered",
-    ]
+    parts = [f"{count} {words}" for _, words, count in source_counts(metrics)]
     failed = f", {metrics['num_errors']} failed (see errors.jsonl)" if metrics["num_errors"] else ""
     return "[bold]answers[/]  " + ", ".join(parts) + failed

@@ -107,3 +107,14 @@ def rate_text(rate: float | None) -> str:
 def p_text(p: float) -> str:
     """A p-value; the bootstrap cannot show one below its own resolution."""
     return f"{p:.3f}"
+
+
+def source_counts(metrics: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+    """Where the answers came from: (key, words, number of questions)."""
+    answer = metrics["answer"]
+    return [
+        ("graph", "from the graph", answer["num_from_graph"]),
+        ("passages", "from passages", metrics["supplementary"]["num_from_passages"]),
+        ("cot", "from the model alone", answer["num_from_cot"]),
+        ("none", "unanswered", answer["num_unanswered"]),
+    ]

@@ -9,11 +9,12 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
 
-from kgrag_gpu.answer.generate import read_answers
+from kgrag_gpu.answer.generate import passage_text, read_answers
 from kgrag_gpu.config.schema import LlmConfig, ReaderConfig
 from kgrag_gpu.data.sample import sample_records
 from kgrag_gpu.kg.extract import export_openie, extract_kg, extract_triples
@@ -120,6 +121,20 @@ def test_vllm_answers_are_read_and_replayed_the_same_in_other_batches(engine, re
     assert engine.usage.total.llm_calls == asked
     for question, answer in list(zip(questions, first, strict=True))[:5]:
         print(question.text, "->", answer.text)
+
+
+def test_vllm_sampled_replies_survive_more_prompts_than_fit_a_step(engine, records):
+    # 16 prompts of some 600 tokens are more than a step takes: none may be read in parts while its stream is seeded.
+    passages = [passage_text(p) for p in _passages(records)[:16]]
+    requests = [
+        make_request("answer", question.id, question=question.text, passages=passages[place:] + passages[:place])
+        for place, question in enumerate(Question(r["id"], r["question"]) for r in records[:16])
+    ]
+    sampling = replace(sampling_for("answer"), temperature=0.7, seed=1)
+    replies = engine.generate(requests, sampling)
+    assert all(reply.text for reply in replies)
+    others = engine.generate(requests, replace(sampling, seed=2))
+    assert [reply.text for reply in others] != [reply.text for reply in replies]
 
 
 def test_vllm_choices_are_ordered_as_by_transformers(engine, records):

@@ -86,6 +86,17 @@ def test_compare_writes_paired_differences_with_interval_and_p(two_runs, tmp_pat
     assert "36 questions gained, 0 lost" in (out / "compare.html").read_text()
 
 
+def test_compare_says_where_answers_came_from_and_which_anchors_were_given(make_run, tmp_path, capsys):
+    results = [result(i, "Oslo" if i < 3 else "", (0, 1)) for i in range(10)]
+    paths = make_run("a", results, method="tog", anchors="gold"), make_run("b", results, method="pog", anchors="linked")
+    assert compare.main([*map(str, paths), "--out", str(tmp_path / "out")]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["Answers", "from", "the", "graph", "3", "3"] in lines
+    assert ["Unanswered", "7", "7"] in lines
+    assert ["metric", "tog", "(gold", "anchors)", "pog"] in lines
+    assert "Answers from the model alone" in (tmp_path / "out" / "compare.html").read_text()
+
+
 def test_compare_equal_runs_show_no_significant_difference(make_run, tmp_path):
     results = [result(i, "Oslo", (0, 2)) for i in range(10)]
     runs = [make_run("a", results), make_run("b", results, method="ppr")]

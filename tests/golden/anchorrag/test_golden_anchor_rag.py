@@ -6,19 +6,12 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "methods"))
-from anchor_rag_case import ScriptedModel, anchor_rag, choose_with, passage_kg, question, triple_kg
+from anchor_rag_case import ScriptedModel, anchor_rag, choose_with, enough_when, passage_kg, question, triple_kg
 
 from kgrag_gpu.llm.engine import Engine
 
 BORN = "Where was the director of Silver Harbour born?"
 NO_KEYWORDS = '{"mentions":[]}'
-
-
-def enough_when(fact: str, answer: str):
-    def reply(user: str) -> str:
-        return f'{{"enough":true,"answers":["{answer}"]}}' if fact in user else '{"enough":false,"answers":[]}'
-
-    return reply
 
 
 def model(**script) -> ScriptedModel:

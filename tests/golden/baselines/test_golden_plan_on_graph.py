@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "methods"))
-from anchor_rag_case import ScriptedModel, choose_with, question, resources_of, triple_kg
+from anchor_rag_case import NOT_ENOUGH, ScriptedModel, choose_with, enough_when, question, resources_of, triple_kg
 
 from kgrag_gpu.llm.engine import Engine
 from kgrag_gpu.methods.plan_on_graph import PlanOnGraph, PlanOnGraphConfig
@@ -14,12 +14,7 @@ from kgrag_gpu.types import UserError
 
 BORN = "Where was the director of Silver Harbour born?"
 OTHER = "Where was the director of Copper Gate born?"
-NEVER = '{"enough":false,"answers":[]}'
 NONE = '{"back_to":[]}'
-
-
-def enough_when(fact: str, answer: str):
-    return lambda user: f'{{"enough":true,"answers":["{answer}"]}}' if fact in user else NEVER
 
 
 def model(**script) -> ScriptedModel:
@@ -30,7 +25,7 @@ def model(**script) -> ScriptedModel:
         "choose_entities": choose_with("keep", "Ada", "Ystad", "Otto", "Aarhus"),
         "note_progress": lambda user: '{"known":["Ada" , ""]}' if "directed by Ada" in user else '{"known":["",""]}',
         "reflect": lambda user: NONE,
-        "enough": lambda user: NEVER,
+        "enough": lambda user: NOT_ENOUGH,
         "cot": lambda user: "Answer: nowhere",
     }
     return ScriptedModel({**known, **script})

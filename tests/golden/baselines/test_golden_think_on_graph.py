@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "methods"))
-from anchor_rag_case import PASSAGES, TRIPLES, ScriptedModel, choose_with, passage_kg, question, resources_of, triple_kg
+from anchor_rag_case import (
+    NOT_ENOUGH,
+    PASSAGES,
+    TRIPLES,
+    ScriptedModel,
+    choose_with,
+    enough_when,
+    passage_kg,
+    question,
+    resources_of,
+    triple_kg,
+)
 
 from kgrag_gpu.llm.engine import Engine
 from kgrag_gpu.methods.think_on_graph import ThinkOnGraph, ThinkOnGraphConfig
@@ -15,11 +26,6 @@ from kgrag_gpu.types import EntityRef, UserError
 
 BORN = "Where was the director of Silver Harbour born?"
 OTHER = "Where was the director of Copper Gate born?"
-NEVER = '{"enough":false,"answers":[]}'
-
-
-def enough_when(fact: str, answer: str):
-    return lambda user: f'{{"enough":true,"answers":["{answer}"]}}' if fact in user else NEVER
 
 
 def model(**script) -> ScriptedModel:
@@ -27,7 +33,7 @@ def model(**script) -> ScriptedModel:
         "keywords": lambda user: '{"mentions":[]}',
         "rank_relations": choose_with("best", "directed by", "born in"),
         "rank_entities": choose_with("best", "Ada", "Ystad", "Otto", "Aarhus"),
-        "enough": lambda user: NEVER,
+        "enough": lambda user: NOT_ENOUGH,
         "cot": lambda user: "Answer: nowhere",
     }
     return ScriptedModel({**known, **script})

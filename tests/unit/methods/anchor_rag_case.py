@@ -164,3 +164,11 @@ def choose_with(key: str, *words: str) -> Callable[[str], str]:
         return f'{{"{key}":{list(dict.fromkeys(numbers))}}}'
 
     return reply
+
+
+NOT_ENOUGH = '{"enough":false,"answers":[]}'
+
+
+def enough_when(fact: str, answer: str) -> Callable[[str], str]:
+    """A reply to `enough` that knows the answer where the prompt shows the fact."""
+    return lambda user: f'{{"enough":true,"answers":["{answer}"]}}' if fact in user else NOT_ENOUGH
