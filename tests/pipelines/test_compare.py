@@ -93,7 +93,7 @@ def test_compare_says_where_answers_came_from_and_which_anchors_were_given(make_
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["Answers", "from", "the", "graph", "3", "3"] in lines
     assert ["Unanswered", "7", "7"] in lines
-    assert ["metric", "tog", "(gold", "anchors)", "pog"] in lines
+    assert ["tog", "(gold", "anchors)", "pog"] in lines
     assert "Answers from the model alone" in (tmp_path / "out" / "compare.html").read_text()
 
 
