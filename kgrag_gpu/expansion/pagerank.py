@@ -88,16 +88,7 @@ def passage_entity_graph(kg: Kg, mention_weight: float) -> PassageEntityGraph:
             shape=(num_nodes, num_nodes),
         )
         matrix = matrix.maximum(part)
-    matrix = matrix.maximum(matrix.T).tocsr()
-    matrix.sort_indices()
-    return PassageEntityGraph(
-        torch.from_numpy(matrix.indptr.astype(np.int64)),
-        torch.from_numpy(matrix.indices.astype(np.int32)),
-        torch.from_numpy(matrix.data.astype(np.float32)),
-        num_passages,
-        title_offsets,
-        order.astype(np.int64),
-    )
+    return _as_graph(sparse.csr_matrix(matrix.maximum(matrix.T)), num_passages, title_offsets, order.astype(np.int64))
 
 
 def fact_walk_graph(kg: Kg, synonyms: tuple[np.ndarray, np.ndarray, np.ndarray]) -> PassageEntityGraph:
@@ -127,16 +118,24 @@ def fact_walk_graph(kg: Kg, synonyms: tuple[np.ndarray, np.ndarray, np.ndarray])
     context = joined(passages, ends, np.ones(len(ends)))
     context.data[:] = 1.0
     alike = joined(left.astype(np.int64) + num_passages, right.astype(np.int64) + num_passages, weights)
-    matrix = (relations + relations.T).maximum(context.maximum(context.T)).maximum(alike.maximum(alike.T)).tocsr()
-    matrix.sort_indices()
+    matrix = (relations + relations.T).maximum(context.maximum(context.T)).maximum(alike.maximum(alike.T))
     none = np.zeros(kg.num_entities + 1, dtype=np.int64)
+    return _as_graph(matrix, num_passages, none, none[:0])
+
+
+def _as_graph(
+    matrix: sparse.csr_matrix, num_passages: int, title_offsets: np.ndarray, title_passages: np.ndarray
+) -> PassageEntityGraph:
+    """A symmetric matrix of weights, passages before entities, as the tensors of a walk."""
+    rows = matrix.tocsr()
+    rows.sort_indices()
     return PassageEntityGraph(
-        torch.from_numpy(matrix.indptr.astype(np.int64)),
-        torch.from_numpy(matrix.indices.astype(np.int32)),
-        torch.from_numpy(matrix.data.astype(np.float32)),
+        torch.from_numpy(rows.indptr.astype(np.int64)),
+        torch.from_numpy(rows.indices.astype(np.int32)),
+        torch.from_numpy(rows.data.astype(np.float32)),
         num_passages,
-        none,
-        none[:0],
+        title_offsets,
+        title_passages,
     )
 
 
