@@ -157,6 +157,7 @@ class Job:
             "device": _device_words(self.device),
             "num_threads": torch.get_num_threads(),
             "anchors": getattr(self.config.method, "anchors", ""),
+            "use_model": getattr(self.config.method, "use_model", None),
             "seed": self.config.seed,
             "code_revision": _code_revision(),
             "packages": {name: _version(name) for name in _PACKAGES if _version(name)},

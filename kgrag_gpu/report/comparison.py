@@ -97,8 +97,7 @@ def load_run(path: Path) -> FinishedRun:
         raise UserError(
             f"{path}: its shards hold {len(results)} questions, its metrics {metrics['num_questions']}; run it anew"
         )
-    given = " (gold anchors)" if manifest.get("anchors") == "gold" else ""
-    return FinishedRun(f"{run.path.resolve().name}{given}", run.path, manifest, metrics, results)
+    return FinishedRun(run.path.resolve().name, run.path, manifest, metrics, results)
 
 
 def compare_runs(

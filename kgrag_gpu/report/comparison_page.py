@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from kgrag_gpu.report.comparison import (
 )
 from kgrag_gpu.report.page import render, render_plots, write_whole
 from kgrag_gpu.report.plots import differences_plot
-from kgrag_gpu.report.wording import MetricRow, source_counts
+from kgrag_gpu.report.wording import MetricRow, method_words, source_counts
 from kgrag_gpu.types import UserError
 
 MAX_FLIPS = 40
@@ -45,15 +44,11 @@ _COST_WORDS = {
 
 def run_labels(comparison: Comparison) -> list[str]:
     """A short name for every run: its method where no two share it, else its directory's name, numbered if need be."""
-    methods = [_method_name(compared.run.manifest) for compared in comparison.runs]
+    methods = [method_words(compared.run.manifest) for compared in comparison.runs]
     names = [compared.run.name for compared in comparison.runs]
     if all(methods) and len(set(methods)) == len(methods):
         return methods
     return names if len(set(names)) == len(names) else [f"{i}. {name}" for i, name in enumerate(names, start=1)]
-
-
-def _method_name(manifest: Mapping[str, Any]) -> str:
-    return f"{manifest.get('method', '')}{' (gold anchors)' if manifest.get('anchors') == 'gold' else ''}"
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:

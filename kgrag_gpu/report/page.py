@@ -13,7 +13,7 @@ from kgrag_gpu.report import wording
 from kgrag_gpu.report.cards import OUTCOMES, Lookups, card, choose_results, outcome_of
 from kgrag_gpu.report.plots import DARK, LIGHT, Theme, groups_plot, recall_curve_plot, recall_curves, stages_plot
 from kgrag_gpu.report.tables import is_sample
-from kgrag_gpu.report.wording import MetricRow, metric_rows, source_counts
+from kgrag_gpu.report.wording import MetricRow, method_words, metric_rows, source_counts
 from kgrag_gpu.types import Passage, Result
 
 MAX_CARDS = 200
@@ -156,7 +156,7 @@ def _facts(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tupl
     seeds = manifest.get("seeds", manifest.get("seed"))
     facts = [
         ("Source", str(metrics["source"])),
-        ("Method", str(manifest.get("method", ""))),
+        ("Method", method_words(manifest)),
         ("Anchors", str(manifest.get("anchors") or "")),
         ("Graph", " · ".join(part for part in (str(kg.get("kind", "")), graph) if part)),
         ("Model", model),

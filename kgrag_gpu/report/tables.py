@@ -13,6 +13,7 @@ from kgrag_gpu.report.wording import (
     bytes_text,
     count_text,
     interval_text,
+    method_words,
     metric_rows,
     rate_text,
     score_text,
@@ -60,8 +61,7 @@ def metrics_table(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> Ta
     intervals = metrics["intervals"]
     by, word = ("by_hop", " hops") if metrics["by_hop"] else ("by_type", "")
     keys = list(metrics[by])[:6]
-    given = f" · {manifest['anchors']} anchors" if manifest.get("anchors") else ""
-    title = f"{manifest.get('dataset', '')} · {manifest.get('method', '')}{given}"
+    title = f"{manifest.get('dataset', '')} · {method_words(manifest)}"
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_style="bold", title_justify="left")
     table.add_column("metric")
     table.add_column(f"all (n={metrics['num_questions']})", justify="right", no_wrap=True)

@@ -109,6 +109,13 @@ def p_text(p: float) -> str:
     return f"{p:.3f}"
 
 
+def method_words(manifest: Mapping[str, Any]) -> str:
+    """The method's name with what its name does not say: given anchors, and model steps that were left out."""
+    notes = ["gold anchors"] if manifest.get("anchors") == "gold" else []
+    notes += ["use_model off"] if manifest.get("use_model") is False else []
+    return " ".join([str(manifest.get("method", "")), *([f"({', '.join(notes)})"] if notes else [])])
+
+
 def source_counts(metrics: Mapping[str, Any]) -> list[tuple[str, str, int]]:
     """Where the answers came from: (key, words, number of questions)."""
     answer = metrics["answer"]

@@ -97,6 +97,14 @@ def test_compare_says_where_answers_came_from_and_which_anchors_were_given(make_
     assert "Answers from the model alone" in (tmp_path / "out" / "compare.html").read_text()
 
 
+def test_compare_tells_a_method_from_its_form_without_the_model(make_run, tmp_path, capsys):
+    results = [result(i, "Oslo", (0, 1)) for i in range(4)]
+    paths = [make_run(str(used), results, method="anchorrag", use_model=used) for used in (True, False)]
+    assert compare.main([*map(str, paths)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["anchorrag", "anchorrag", "(use_model", "off)"] in lines
+
+
 def test_compare_equal_runs_show_no_significant_difference(make_run, tmp_path):
     results = [result(i, "Oslo", (0, 2)) for i in range(10)]
     runs = [make_run("a", results), make_run("b", results, method="ppr")]
