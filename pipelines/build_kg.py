@@ -5,6 +5,9 @@ Passages: JSON array, JSON lines or Parquet of {"title", "text"}. The extractor 
 local model read every passage (OpenIE): the same command goes on where it was stopped, and DIR.openie.json holds what
 was read in HippoRAG's format.
 OpenIE: HippoRAG's JSON ({"docs": [{"title", "text", "extracted_triples"}]}).
+--append adds to a KG folder what it lacks: its rows keep their numbers, so vectors of its texts serve on.
+
+A file of triples of any size is read in bounded memory; stopped in the middle, the same command goes on.
 
 What cannot be read is counted and listed in DIR/rejected.jsonl. The last line of standard output is the KG folder.
 Exit codes: 0 done, 2 the input is wrong.
@@ -23,9 +26,11 @@ from kgrag_gpu.config.load import load_llm_config
 from kgrag_gpu.config.schema import KgConfig, MentionsConfig
 from kgrag_gpu.data.passages import load_passages
 from kgrag_gpu.kg.build import kg_from_passages, with_mentions
+from kgrag_gpu.kg.formats import COLUMN_NAMES, TripleOptions
+from kgrag_gpu.kg.merge import merge_kgs
 from kgrag_gpu.kg.model_reader import ModelReader
 from kgrag_gpu.kg.openie_import import import_openie
-from kgrag_gpu.kg.store import Kg, save_kg
+from kgrag_gpu.kg.store import Kg, load_kg, save_kg
 from kgrag_gpu.kg.triples_kg import import_triples
 from kgrag_gpu.llm.choice import choose_engine
 from kgrag_gpu.types import UserError
@@ -55,9 +60,22 @@ def build_parser() -> argparse.ArgumentParser:
     source.add_argument("--from-triples", metavar="FILE", help="a file of triples")
     source.add_argument("--from-passages", metavar="FILE", help="a file of passages")
     source.add_argument("--from-openie", metavar="FILE", help="an OpenIE file")
-    parser.add_argument("--out", metavar="DIR", required=True, help="the KG folder to write; a KG there is replaced")
+    parser.add_argument(
+        "--out", metavar="DIR", help="the KG folder to write; a KG there is replaced (default: that of --append)"
+    )
+    parser.add_argument("--append", metavar="DIR", help="a KG folder to add to (default: build a new KG)")
     parser.add_argument(
         "--names", metavar="FILE", help="names of the triples' ids: id, name, qid, description, aliases (default: none)"
+    )
+    parser.add_argument(
+        "--columns",
+        metavar="ROLE=NAME,...",
+        help="the header's names of head, relation, tail, text: head=...,tail=... (default: the usual)",
+    )
+    parser.add_argument(
+        "--languages",
+        metavar="LIST",
+        help="N-Triples: languages of names and literals, as en,de (default: all literals, names in English)",
     )
     parser.add_argument(
         "--extractor",
@@ -121,6 +139,7 @@ def _config(args: argparse.Namespace) -> KgConfig:
             extractor=args.extractor,
             max_rejected_share=args.max_rejected_share,
             names_path=args.names,
+            languages=tuple(args.languages.split(",")) if args.languages else None,
             with_mentions=args.with_mentions,
             mentions=MentionsConfig(
                 min_chars=args.min_chars,
@@ -137,22 +156,52 @@ def _config(args: argparse.Namespace) -> KgConfig:
 
 
 def _build(args: argparse.Namespace, config: KgConfig) -> Kg:
-    if args.names and not args.from_triples:
-        raise UserError("--names goes with --from-triples only: other sources bring their names")
+    for option in ("names", "columns", "languages"):
+        if getattr(args, option) and not args.from_triples:
+            raise UserError(f"--{option} goes with --from-triples only: other sources bring their own")
     if args.with_mentions and not args.from_openie:
         raise UserError("--with-mentions goes with --from-openie only: it needs passages, and --from-passages has it")
+    base = load_kg(Path(args.append)) if args.append else None
     if args.from_triples:
-        names = Path(args.names) if args.names else None
-        return import_triples(Path(args.from_triples), names, config.max_rejected_share, Progress())
+        return _from_triples(args, config, base)
     if args.from_openie:
         kg = import_openie(Path(args.from_openie), config.max_rejected_share)
+        kg = merge_kgs(base, kg) if base else kg
         return with_mentions(kg, config) if config.with_mentions else kg
     path = Path(args.from_passages)
     passages, rejected = load_passages(path, config.max_rejected_share)
     say(f"{len(passages):,} passages read")
+    is_reread = base is not None and base.kind == config.extractor
+    if base and is_reread:  # which names count depends on all passages; a model's replies on the old ones are kept
+        passages = list(dict.fromkeys([*base.passages, *passages]))
     reader = _reader(args) if config.extractor == "llm" else None
     kg = kg_from_passages(passages, config, f"passages {path}", say if reader else None, reader)
+    kg = merge_kgs(base, kg) if base and not is_reread else kg
     return replace(kg, rejected=(*rejected, *kg.rejected))
+
+
+def _from_triples(args: argparse.Namespace, config: KgConfig, base: Kg | None) -> Kg:
+    out = Path(args.out or args.append)
+    names = Path(args.names) if args.names else None
+    options = TripleOptions(columns=_columns(args.columns), languages=config.languages)
+    work_dir = out.with_name(f".{out.name}.parts")
+    share = config.max_rejected_share
+    return import_triples(Path(args.from_triples), names, share, Progress(), options, work_dir, base)
+
+
+def _columns(text: str | None) -> dict[str, str]:
+    """ "head=a,tail=b" as a mapping.
+
+    Raises:
+        UserError: another form, or no such role.
+    """
+    columns: dict[str, str] = {}
+    for part in text.split(",") if text else []:
+        role, is_pair, name = part.partition("=")
+        if not is_pair or role not in COLUMN_NAMES or not name:
+            raise UserError(f"--columns: {part!r}; expected ROLE=NAME with a role among {', '.join(COLUMN_NAMES)}")
+        columns[role] = name
+    return columns
 
 
 def _reader(args: argparse.Namespace) -> ModelReader:
@@ -160,7 +209,7 @@ def _reader(args: argparse.Namespace) -> ModelReader:
     config = load_llm_config(args.config, args.set, {"llm.engine": args.llm})
     choice = choose_engine(config)
     say(f"model: {choice.reason}")
-    out = Path(args.out)
+    out = Path(args.out or args.append)
     cache_dir, openie_path = out.with_name(f"{out.name}.llm_cache"), out.with_name(f"{out.name}.openie.json")
     return ModelReader(config, choice, cache_dir, args.device, openie_path)
 
@@ -176,9 +225,11 @@ def _table(kg: Kg, seconds: float) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     args = build_parser().parse_args(argv)
+    if not (args.out or args.append):
+        raise UserError("--out is missing: the KG folder to write")
     started = time.monotonic()
     kg = _build(args, _config(args))
-    directory = save_kg(kg, Path(args.out))
+    directory = save_kg(kg, Path(args.out or args.append))
     print(_table(kg, time.monotonic() - started))
     if kg.rejected:
         first = kg.rejected[0]

@@ -51,6 +51,7 @@ class KgConfig(ConfigModel):
     extractor: Literal["mentions", "llm"] = "mentions"
     max_rejected_share: Annotated[float, Field(ge=0, le=1)] = 0.01
     names_path: str | None = None  # names, descriptions and aliases of a triples file's ids
+    languages: tuple[str, ...] | None = None  # of N-Triples' literals, as "en"; None: all, and names in English
     with_mentions: bool = False  # add the mentions of a given KG's own passages
     mentions: MentionsConfig = MentionsConfig()
 

@@ -28,6 +28,11 @@ def contains(column: Any, part: str) -> Any:
     return pc.call_function("match_substring", [column], pc.MatchSubstringOptions(part))
 
 
+def matches(column: Any, pattern: str) -> np.ndarray:
+    """Which texts a regular expression (RE2) finds something in: bool [rows]."""
+    return np.asarray(pc.call_function("match_substring_regex", [column], pc.MatchSubstringOptions(pattern)))
+
+
 def count(column: Any, part: str) -> np.ndarray:
     """How often each text holds `part`: int64 [rows]."""
     counts = pc.call_function("count_substring", [column], pc.MatchSubstringOptions(part))
@@ -65,12 +70,25 @@ def encode(column: Any) -> tuple[Any, np.ndarray]:
     return encoded.dictionary, np.asarray(encoded.indices).astype(np.int64)
 
 
+def encode_chunks(columns: Sequence[Any]) -> tuple[Any, list[np.ndarray]]:
+    """(distinct values of all columns in first-seen order, for each column the number of each of its rows, int32)."""
+    if not columns:
+        return pa.array([], pa.large_string()), []
+    encoded = pc.call_function("dictionary_encode", [pa.chunked_array(columns, pa.large_string())])
+    # Arrow may drop columns without rows, so the numbers are cut anew.
+    codes = [np.asarray(chunk.indices).astype(np.int32, copy=False) for chunk in encoded.chunks]
+    joined = np.concatenate(codes) if codes else np.zeros(0, np.int32)
+    distinct = encoded.chunk(encoded.num_chunks - 1).dictionary if codes else pa.array([], pa.large_string())
+    return distinct, np.split(joined, np.cumsum([len(column) for column in columns])[:-1])
+
+
 def concat(parts: Sequence[Any]) -> Any:
-    """Columns laid end to end, as large strings."""
+    """Columns laid end to end, as large strings; a single one is not copied."""
     chunks = [chunk for part in parts for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
     if not chunks:
         return pa.array([], pa.large_string())
-    return pa.concat_arrays([pc.cast(chunk, pa.large_string()) for chunk in chunks])
+    chunks = [pc.cast(chunk, pa.large_string()) for chunk in chunks]
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
 
 
 def starts_with(column: Any, prefix: str) -> Any:
@@ -81,3 +99,8 @@ def starts_with(column: Any, prefix: str) -> Any:
 def choose(mask: Any, when_true: Any, when_false: Any) -> Any:
     """Row-wise choice by a boolean column."""
     return pc.call_function("if_else", [mask, when_true, when_false])
+
+
+def field(column: Any, name: str) -> Any:
+    """One field of a struct column as texts, empty where the struct is null."""
+    return pc.fill_null(pc.call_function("struct_field", [column], pc.StructFieldOptions([name])), "")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kgrag_gpu.config.schema import KgConfig
 from kgrag_gpu.data.records import read_text
-from kgrag_gpu.kg.formats import Report
+from kgrag_gpu.kg.formats import Report, TripleOptions
 from kgrag_gpu.kg.lines import bare_suffix
 from kgrag_gpu.kg.mentions import build_mentions_kg
 from kgrag_gpu.kg.merge import merge_kgs
@@ -21,7 +21,7 @@ from kgrag_gpu.kg.store import Kg, load_kg, save_kg
 from kgrag_gpu.kg.triples_kg import import_triples
 from kgrag_gpu.types import Passage, QuestionSet, UserError
 
-BUILD_VERSION = 1  # raised when the same input gives another KG, so that no cache of an older code is read
+BUILD_VERSION = 2  # raised when the same input gives another KG, so that no cache of an older code is read
 
 
 def kg_for_run(
@@ -69,6 +69,7 @@ def kg_for_run(
         _file_hash(path),
         _file_hash(names) if names else "",
         str(config.max_rejected_share),
+        str(config.languages),
         config.mentions.model_dump_json() if config.with_mentions else "",
     ]
     return _cached(cache_dir, _key(parts), lambda: kg_from_file(path, config, report))
@@ -88,7 +89,8 @@ def kg_from_file(path: Path, config: KgConfig, report: Report | None = None) -> 
         kg = import_openie(path, config.max_rejected_share)
     else:
         names = Path(config.names_path).expanduser() if config.names_path else None
-        kg = import_triples(path, names, config.max_rejected_share, report)
+        options = TripleOptions(languages=config.languages)
+        kg = import_triples(path, names, config.max_rejected_share, report, options)
     return with_mentions(kg, config) if config.with_mentions else kg
 
 

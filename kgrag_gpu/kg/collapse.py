@@ -35,6 +35,28 @@ def group_rows(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return first[order].astype(np.int64), rank[inverse.reshape(-1)]
 
 
+def first_rows(columns: list[np.ndarray], bucket_rows: int = 1 << 18) -> np.ndarray:
+    """The first of every set of equal rows, ascending: int64 [distinct].
+
+    Equal rows share a bucket of about `bucket_rows`, so that sorting stays in the processor's cache and needs little
+    memory beside the keys.
+    """
+    keys = _packed(columns)
+    num_buckets = min(1 << 15, -(-len(keys) // bucket_rows))
+    if num_buckets < 2:
+        return np.sort(np.unique(keys, return_index=True)[1]).astype(np.int64)
+    mixed = (keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(48)
+    buckets = (mixed * np.uint64(num_buckets) >> np.uint64(16)).astype(np.uint16)
+    del mixed
+    order = np.argsort(buckets, kind="stable")  # a radix sort for 16 bits
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(buckets, minlength=num_buckets))])
+    is_first = np.zeros(len(keys), dtype=bool)
+    for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        rows = order[start:end]
+        is_first[rows[np.unique(keys[rows], return_index=True)[1]]] = True
+    return np.flatnonzero(is_first)
+
+
 def _packed(columns: list[np.ndarray]) -> np.ndarray:
     """One int64 key per row. Where the product of the ranges outgrows int64, pairs are numbered first."""
     key = np.asarray(columns[0], dtype=np.int64)
@@ -62,9 +84,10 @@ def collapse_triples(
         text_ids: where given, triples with different texts are different edges (the sentences of a mention graph).
     """
     columns = [heads, relations, tails] + ([] if text_ids is None else [text_ids])
-    first, groups = group_rows(columns)
     if passages is None:
+        first = first_rows(columns)
         return Collapsed(first, np.zeros(len(first) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32))
+    first, groups = group_rows(columns)
     has_passage = passages >= 0
     pairs = groups[has_passage] * (int(passages.max(initial=0)) + 1) + passages[has_passage]
     pairs = np.unique(pairs)

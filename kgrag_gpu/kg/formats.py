@@ -1,18 +1,17 @@
 """Triples from files: `head<TAB>relation<TAB>tail`, `h|r|t`, CSV, JSON lines, N-Triples and Parquet, compressed or not.
 
-Gives columns of text as the file has them; triples_kg.py makes a graph of them. Recovery is line by line: what cannot
-be read is rejected with its line number and reason, the rest is kept. No format loops over lines in Python except
-JSON lines.
+Gives blocks of columns of text as the file has them; triples_kg.py makes a graph of them. A file of any size passes
+through in bounded memory. Recovery is line by line: what cannot be read is rejected with its line number and reason,
+the rest is kept. No format loops over lines in Python except JSON lines.
 
 A header line is recognised by its names (`head`/`subject`/`source`, `relation`/`predicate`, `tail`/`object`/`target`,
-and `text`/`sentence`/`description` for the edge's text); GraphRAG's relationship tables (`source`, `target`,
-`description`) read like that too, their relation is "related to".
+and `text`/`sentence`/`description` for the edge's text), or by those that the caller gives; GraphRAG's relationship
+tables (`source`, `target`, `description`) read like that too, their relation is "related to".
 """
 
 import csv
-import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 
 from kgrag_gpu.data.records import excerpt
 from kgrag_gpu.kg import arrow_ops as ops
-from kgrag_gpu.kg.lines import LineBlock, bare_suffix, open_bytes, read_line_blocks
+from kgrag_gpu.kg.lines import BLOCK_BYTES, LineBlock, bare_suffix, open_bytes, read_line_blocks
 from kgrag_gpu.kg.ntriples import NTriplesReader
 from kgrag_gpu.types import Rejected, UserError
 
@@ -37,48 +36,278 @@ COLUMN_NAMES = {
     "tail": ("tail", "object", "target", "t", "o", "obj", "to", "tail_entity"),
     "text": ("text", "sentence", "description"),
 }
+_BATCH_ROWS = 262_144  # of Parquet, in one block
 
 
-@dataclass(slots=True)
-class RawTriples:
-    """Columns of triples as text (pa large_string, equally long, no blanks), and what could not be read.
+@dataclass(frozen=True, slots=True)
+class TripleOptions:
+    """How a file of triples is read beyond what its first lines show.
 
-    `texts` is None where the source has no text for its edges. `names`, `aliases` and `descriptions` are what an RDF
-    source says about its own URIs.
+    Attributes:
+        columns: the header's names of head, relation, tail and text, where they are not among the usual ones.
+        languages: N-Triples: literals tagged with another language are left out; None keeps all as edges, and takes
+            names from English and untagged ones.
     """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    languages: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TripleBlock:
+    """Columns of some triples as text (pa large_string, equally long, no blanks); `texts` None: the edges have none."""
 
     heads: Any
     relations: Any
     tails: Any
-    format: str
     texts: Any = None
-    num_rows: int = 0  # rows that were meant to be triples, rejected ones included
-    rejected: list[Rejected] = field(default_factory=list)
-    names: dict[str, str] = field(default_factory=dict)
-    aliases: dict[str, list[str]] = field(default_factory=dict)
-    descriptions: dict[str, str] = field(default_factory=dict)
 
 
-def read_triples(path: Path, report: Report | None = None) -> RawTriples:
-    """Read a file of triples in whatever of the known formats it is.
+class TripleReader:
+    """Reads a file block after block. What it learns on the way stays here: counts, rejects, and an RDF source's names.
 
-    Args:
-        path: the suffix decides (.nt, .jsonl, .csv, .parquet); for .tsv, .txt and others the first lines do.
-        report: told about progress after every block.
+    Iterate once; the attributes are complete afterwards.
 
-    Raises:
-        UserError: missing or empty file, or no known format.
+    Attributes:
+        format: "tsv", "pipe", "csv", "jsonl", "ntriples" or "parquet".
+        num_rows: rows that were meant to be triples, rejected ones included.
+        rejected: what could not be read, by line.
+        names, aliases, descriptions: what an RDF source says about its own URIs.
+        progress: share of the file's bytes that were read, 0 to 1.
     """
-    kind = sniff_format(path)
-    if kind == "parquet":
-        return _read_parquet(path)
-    if kind == "csv":
-        return _read_csv(path)
-    if kind == "jsonl":
-        return _read_jsonl(path, report)
-    if kind == "ntriples":
-        return _read_ntriples(path, report)
-    return _read_separated(path, "\t" if kind == "tsv" else "|", kind, report)
+
+    def __init__(self, path: Path, options: TripleOptions | None = None):
+        """Raises: UserError: missing or empty file, or no known format."""
+        self.path = path
+        self.options = options or TripleOptions()
+        self.format = sniff_format(path)
+        self.num_rows = 0
+        self.rejected: list[Rejected] = []
+        self._ntriples = NTriplesReader(self.options.languages)
+        self.names, self.aliases = self._ntriples.names, self._ntriples.aliases
+        self.descriptions = self._ntriples.descriptions
+        self.progress = 0.0
+        self._num_noted = (0, 0)
+
+    def __iter__(self) -> Iterator[TripleBlock]:
+        for block in self.blocks():
+            assert block is not None
+            yield block
+
+    def blocks(self, is_known: Callable[[int], bool] = lambda _: False) -> Iterator[TripleBlock | None]:
+        """The blocks in order. None stands for one that `is_known` (by its number) from an earlier process.
+
+        Forms of lines leave such blocks out; CSV (whose fields may hold line ends) and Parquet are read anew.
+        """
+        if self.format == "parquet":
+            yield from self._parquet()
+        elif self.format == "csv":
+            yield from self._csv()
+        else:
+            parsers = {"jsonl": self._json_lines, "ntriples": self._statements}
+            parse = parsers.get(self.format) or self._separated()
+            for index, block in enumerate(self._lines()):
+                yield None if index and is_known(index) else parse(block)
+        self.progress = 1.0
+        self.rejected.sort(key=lambda row: int(row.where.rsplit(":", 1)[1]))
+
+    def take_notes(self) -> dict[str, Any]:
+        """What was learned since the last call, for `restore` in another process."""
+        rejected = [[row.where, row.reason, row.excerpt] for row in self.rejected[self._num_noted[0] :]]
+        said = self._ntriples.take_said()
+        notes = {"rejected": rejected, "num_rows": self.num_rows - self._num_noted[1], "said": said}
+        self._num_noted = len(self.rejected), self.num_rows
+        return notes
+
+    def restore(self, notes: Mapping[str, Any]) -> None:
+        """Learn what an earlier process noted about a block that is left out now."""
+        self.rejected.extend(Rejected(*row) for row in notes["rejected"])
+        self.num_rows += notes["num_rows"]
+        self._ntriples.learn(notes["said"])
+        self._num_noted = len(self.rejected), self.num_rows
+
+    def _lines(self) -> Iterator[LineBlock]:
+        for block in read_line_blocks(self.path):
+            self.progress = block.progress
+            yield block
+
+    def _reject(self, number: int, reason: str, text: str) -> None:
+        self.rejected.append(Rejected(f"{self.path.name}:{number}", reason, excerpt(text)))
+        self.num_rows += 1
+
+    def _block(self, columns: dict[str, Any], numbers: np.ndarray) -> TripleBlock:
+        """The rows whose head, relation and tail are not blank; `numbers` are their lines."""
+        stripped = {role: ops.nfc(ops.strip(column)) for role, column in columns.items()}
+        if "relation" not in stripped:
+            stripped["relation"] = pa.repeat(pa.scalar(UNNAMED_RELATION, pa.large_string()), len(numbers))
+        keep = np.ones(len(numbers), dtype=bool)
+        for role in ("head", "relation", "tail"):
+            blank = ops.is_blank(stripped[role])
+            for row in np.flatnonzero(blank & keep):
+                whole = " | ".join(str(stripped[r][int(row)]) for r in ("head", "relation", "tail"))
+                self._reject(int(numbers[row]), f"empty {role}", whole)
+            keep &= ~blank
+        self.num_rows += int(keep.sum())
+        if not keep.all():
+            stripped = {role: column.filter(pa.array(keep)) for role, column in stripped.items()}
+        return TripleBlock(stripped["head"], stripped["relation"], stripped["tail"], stripped.get("text"))
+
+    def _columns_of(self, names: list[str]) -> dict[str, int] | None:
+        """Positions of head, relation, tail and text by a header's names; None where it is no header."""
+        lowered = [name.strip().strip('"').lower() for name in names]
+        found = {
+            role: lowered.index(next(n for n in known if n in lowered))
+            for role, known in COLUMN_NAMES.items()
+            if any(n in lowered for n in known)
+        }
+        for role, wanted in self.options.columns.items():
+            if wanted.lower() not in lowered:
+                raise UserError(
+                    f"{self.path}: no column {wanted!r} for the {role}; its first line has: {', '.join(names)}"
+                )
+            found[role] = lowered.index(wanted.lower())
+        is_header = bool(self.options.columns) or len(found) >= 3
+        return found if is_header and {"head", "tail"} <= found.keys() else None
+
+    def _separated(self) -> Callable[[LineBlock], TripleBlock]:
+        """Parses blocks by what the first one shows: a header, or the usual number of fields."""
+        separator = "\t" if self.format == "tsv" else "|"
+        seen: dict[str, Any] = {}
+
+        def parse(block: LineBlock) -> TripleBlock:
+            if not seen:
+                header = block.lines[0].as_py().split(separator)
+                columns = self._columns_of(header)
+                seen["columns"] = columns or {"head": 0, "relation": 1, "tail": 2}
+                seen["num_fields"] = len(header) if columns else _usual_fields(block, separator)
+                return self._split_lines(block, separator, seen["columns"], seen["num_fields"], 1 if columns else 0)
+            return self._split_lines(block, separator, seen["columns"], seen["num_fields"], 0)
+
+        return parse
+
+    def _split_lines(
+        self, block: LineBlock, separator: str, positions: dict[str, int], num_fields: int, skip: int
+    ) -> TripleBlock:
+        counts = ops.count(block.lines, separator) + 1
+        content = ~ops.is_blank(ops.strip(block.lines))
+        content[:skip] = False
+        good = content & (counts == num_fields) & ~block.not_utf8
+        for row in np.flatnonzero(content & ~good):
+            reason = f"{num_fields} fields expected, got {counts[row]}" if not block.not_utf8[row] else "not UTF-8"
+            self._reject(block.first_number + int(row), reason, block.lines[int(row)].as_py())
+        rows = np.flatnonzero(good)
+        lines = block.lines if len(rows) == len(good) else block.lines.take(pa.array(rows))
+        fields = ops.split(lines, separator, num_fields)
+        return self._block({role: fields[i] for role, i in positions.items()}, rows + block.first_number)
+
+    def _csv(self) -> Iterator[TripleBlock]:
+        """CSV with quoted fields, parsed by Arrow; bytes that are no UTF-8 are replaced."""
+        with open_bytes(self.path) as stream:
+            start = stream.read(1 << 20)
+        start = start.removeprefix(b"\xef\xbb\xbf")
+        first_line = start.split(b"\n", 1)[0].decode("utf-8", "replace")
+        header = next(csv.reader([first_line.rstrip("\r")]), [])
+        positions = self._columns_of(header)
+        chosen = positions or {"head": 0, "relation": 1, "tail": 2}
+        bad: list[tuple[int, int, str]] = []
+
+        def skip_row(row: Any) -> str:
+            bad.append((row.number, row.actual_columns, row.text))
+            return "skip"
+
+        names = [str(i) for i in range(max(3, len(header)))]
+        with open_bytes(self.path) as stream:
+            batches = pacsv.open_csv(
+                stream,
+                read_options=pacsv.ReadOptions(
+                    column_names=names, skip_rows=1 if positions else 0, use_threads=False, block_size=BLOCK_BYTES
+                ),
+                parse_options=pacsv.ParseOptions(invalid_row_handler=skip_row, newlines_in_values=True),
+                convert_options=pacsv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.large_binary()), strings_can_be_null=False
+                ),
+            )
+            next_row, num_bad = (2 if positions else 1), 0
+            for batch in batches:
+                taken, num_bad = bad[num_bad:], len(bad)
+                for number, actual, text in taken:
+                    self._reject(number, f"{len(names)} fields expected, got {actual}", text)
+                numbers = _row_numbers(batch.num_rows, {number for number, _, _ in taken}, next_row)
+                next_row += batch.num_rows + len(taken)
+                yield self._block({role: _as_texts(batch.column(i)) for role, i in chosen.items()}, numbers)
+            for number, actual, text in bad[num_bad:]:
+                self._reject(number, f"{len(names)} fields expected, got {actual}", text)
+
+    def _json_lines(self, block: LineBlock) -> TripleBlock:
+        rows: dict[str, list[str]] = {"head": [], "relation": [], "tail": [], "text": []}
+        numbers: list[int] = []
+        for offset, line in enumerate(block.lines.to_pylist()):
+            if not line.strip():
+                continue
+            number = block.first_number + offset
+            value = self._json_triple(line)
+            if isinstance(value, str):
+                self._reject(number, value, line)
+                continue
+            numbers.append(number)
+            for role, text in value.items():
+                rows[role].append(text)
+        if not any(rows["text"]):
+            del rows["text"]
+        columns = {role: pa.array(values, pa.large_string()) for role, values in rows.items()}
+        return self._block(columns, np.array(numbers, dtype=np.int64))
+
+    def _json_triple(self, line: str) -> dict[str, str] | str:
+        """The fields of a JSON triple (an object with known names, or an array of three), or why it is none."""
+        try:
+            value = json.loads(line)
+        except (json.JSONDecodeError, RecursionError):
+            return "the line is not JSON"
+        if isinstance(value, list):
+            if len(value) != 3:
+                return f"3 fields expected, got {len(value)}"
+            value = dict(zip(("head", "relation", "tail"), value, strict=True))
+        if not isinstance(value, dict):
+            return "a JSON object or an array of three is expected"
+        lowered = {str(k).lower(): v for k, v in value.items()}
+        found: dict[str, str] = {"text": ""}
+        for role, known in COLUMN_NAMES.items():
+            wanted = self.options.columns.get(role)
+            for name in (wanted.lower(),) if wanted else known:
+                if isinstance(lowered.get(name), str | int | float):
+                    found[role] = str(lowered[name])
+                    break
+        missing = [role for role in ("head", "relation", "tail") if role not in found]
+        return f"no `{missing[0]}`" if missing else found
+
+    def _statements(self, block: LineBlock) -> TripleBlock:
+        columns, numbers, rejected = self._ntriples.read(block)
+        for number, reason, text in rejected:
+            self._reject(number, reason, text)
+        return self._block(columns, numbers)
+
+    def _parquet(self) -> Iterator[TripleBlock]:
+        try:
+            file = pq.ParquetFile(self.path)
+        except FileNotFoundError:
+            raise UserError(f"{self.path}: no such file; check the path") from None
+        except (pa.ArrowInvalid, OSError) as error:
+            raise UserError(f"{self.path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
+        names = file.schema_arrow.names
+        positions = self._columns_of(names)
+        if positions is None:
+            raise UserError(
+                f"{self.path}: columns {', '.join(names)}; expected head, relation, tail (or subject, predicate, "
+                "object; or source, target, description)"
+            )
+        wanted = [names[i] for i in positions.values()]
+        number = 1
+        for batch in file.iter_batches(_BATCH_ROWS, columns=wanted):
+            columns = {role: ops.concat([batch.column(names[i])]) for role, i in positions.items()}
+            block = self._block(columns, np.arange(number, number + batch.num_rows))
+            number += batch.num_rows
+            self.progress = number / max(1, file.metadata.num_rows)
+            yield block
 
 
 def sniff_format(path: Path) -> str:
@@ -118,134 +347,11 @@ def sniff_format(path: Path) -> str:
     return best
 
 
-def _columns_of(names: list[str]) -> dict[str, int] | None:
-    """Positions of head, relation, tail and text by a header's names; None where it is no header."""
-    lowered = [name.strip().strip('"').lower() for name in names]
-    found = {
-        role: lowered.index(next(n for n in known if n in lowered))
-        for role, known in COLUMN_NAMES.items()
-        if any(n in lowered for n in known)
-    }
-    return found if {"head", "tail"} <= found.keys() and len(found) >= 3 else None
-
-
-class _Collector:
-    """Gathers checked blocks of columns."""
-
-    def __init__(self, path: Path, kind: str):
-        self.path = path
-        self.result = RawTriples(None, None, None, kind)
-        self._parts: dict[str, list[Any]] = {"head": [], "relation": [], "tail": [], "text": []}
-
-    def reject(self, number: int, reason: str, text: str) -> None:
-        self.result.rejected.append(Rejected(f"{self.path.name}:{number}", reason, excerpt(text)))
-
-    def add(self, columns: dict[str, Any], numbers: np.ndarray) -> None:
-        """Keep the rows whose head, relation and tail are not blank; `numbers` are their lines."""
-        stripped = {role: ops.nfc(ops.strip(column)) for role, column in columns.items()}
-        if "relation" not in stripped:
-            stripped["relation"] = pa.array([UNNAMED_RELATION] * len(numbers), pa.large_string())
-        keep = np.ones(len(numbers), dtype=bool)
-        for role in ("head", "relation", "tail"):
-            blank = ops.is_blank(stripped[role])
-            for row in np.flatnonzero(blank & keep):
-                whole = " | ".join(str(stripped[r][int(row)]) for r in ("head", "relation", "tail"))
-                self.reject(int(numbers[row]), f"empty {role}", whole)
-            keep &= ~blank
-        mask = pa.array(keep)
-        for role, column in stripped.items():
-            self._parts[role].append(column.filter(mask))
-        self.result.num_rows += len(numbers)
-
-    def finish(self) -> RawTriples:
-        result = self.result
-        result.heads, result.relations, result.tails = (
-            ops.concat(self._parts[r]) for r in ("head", "relation", "tail")
-        )
-        result.texts = ops.concat(self._parts["text"]) if self._parts["text"] else None
-        result.rejected.sort(key=lambda row: int(row.where.rsplit(":", 1)[1]))
-        return result
-
-
-def _read_separated(path: Path, separator: str, kind: str, report: Report | None) -> RawTriples:
-    collector = _Collector(path, kind)
-    positions: dict[str, int] | None = None
-    num_fields = 3
-    for block in read_line_blocks(path):
-        skip = 0
-        if block.first_number == 1:
-            header = block.lines[0].as_py().split(separator)
-            positions = _columns_of(header)
-            num_fields, skip = (len(header), 1) if positions else (_usual_fields(block, separator), 0)
-        _add_separated(
-            collector, block, separator, positions or {"head": 0, "relation": 1, "tail": 2}, num_fields, skip
-        )
-        _progress(report, collector, block)
-    return collector.finish()
-
-
 def _usual_fields(block: LineBlock, separator: str) -> int:
     """The commonest number of fields of the first lines, at least three."""
     counts = ops.count(block.lines[:SNIFF_LINES], separator) + 1
     values, frequency = np.unique(counts[counts >= 3], return_counts=True)
     return int(values[frequency.argmax()]) if len(values) else 3
-
-
-def _add_separated(
-    collector: _Collector, block: LineBlock, separator: str, positions: dict[str, int], num_fields: int, skip: int
-) -> None:
-    counts = ops.count(block.lines, separator) + 1
-    content = ~ops.is_blank(ops.strip(block.lines))
-    content[:skip] = False
-    good = content & (counts == num_fields) & ~block.not_utf8
-    for row in np.flatnonzero(content & ~good):
-        reason = f"{num_fields} fields expected, got {counts[row]}" if not block.not_utf8[row] else "not UTF-8"
-        collector.reject(block.first_number + int(row), reason, block.lines[int(row)].as_py())
-        collector.result.num_rows += 1
-    rows = np.flatnonzero(good)
-    if len(rows):
-        fields = ops.split(block.lines.take(pa.array(rows)), separator, num_fields)
-        collector.add({role: fields[i] for role, i in positions.items()}, rows + block.first_number)
-
-
-def _progress(report: Report | None, collector: _Collector, block: LineBlock) -> None:
-    if report:
-        report(f"read {block.first_number + len(block.lines) - 1:,} lines of {collector.path.name}")
-
-
-def _read_csv(path: Path) -> RawTriples:
-    """CSV with quoted fields. Arrow parses; bytes that are no UTF-8 are replaced first, and such rows rejected."""
-    with open_bytes(path) as stream:
-        text = stream.read().decode("utf-8", "replace").removeprefix("\ufeff")
-    first_line = text.split("\n", 1)[0]
-    header = next(csv.reader([first_line.rstrip("\r")]), [])
-    positions = _columns_of(header)
-    collector = _Collector(path, "csv")
-    bad: list[tuple[int, int, str]] = []
-
-    def skip_row(row: Any) -> str:
-        bad.append((row.number, row.actual_columns, row.text))
-        return "skip"
-
-    names = [str(i) for i in range(max(3, len(header)))]
-    table = pacsv.read_csv(
-        io.BytesIO(text.encode("utf-8")),
-        read_options=pacsv.ReadOptions(column_names=names, skip_rows=1 if positions else 0, use_threads=False),
-        parse_options=pacsv.ParseOptions(invalid_row_handler=skip_row),
-        convert_options=pacsv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False
-        ),
-    )
-    for number, actual, row_text in bad:
-        collector.reject(number, f"{len(names)} fields expected, got {actual}", row_text)
-        collector.result.num_rows += 1
-    numbers = _row_numbers(table.num_rows, {number for number, _, _ in bad}, first=2 if positions else 1)
-    columns = {
-        role: table[names[i]].combine_chunks()
-        for role, i in (positions or {"head": 0, "relation": 1, "tail": 2}).items()
-    }
-    collector.add(columns, numbers)
-    return collector.finish()
 
 
 def _row_numbers(num_rows: int, taken: set[int], first: int) -> np.ndarray:
@@ -254,84 +360,9 @@ def _row_numbers(num_rows: int, taken: set[int], first: int) -> np.ndarray:
     return numbers[:num_rows]
 
 
-def _read_jsonl(path: Path, report: Report | None) -> RawTriples:
-    collector = _Collector(path, "jsonl")
-    for block in read_line_blocks(path):
-        rows: dict[str, list[str]] = {"head": [], "relation": [], "tail": [], "text": []}
-        numbers: list[int] = []
-        for offset, line in enumerate(block.lines.to_pylist()):
-            if not line.strip():
-                continue
-            number = block.first_number + offset
-            value = _json_triple(line)
-            if isinstance(value, str):
-                collector.reject(number, value, line)
-                collector.result.num_rows += 1
-                continue
-            numbers.append(number)
-            for role, text in value.items():
-                rows[role].append(text)
-        columns = {role: pa.array(values, pa.large_string()) for role, values in rows.items()}
-        collector.add(columns, np.array(numbers, dtype=np.int64))
-        _progress(report, collector, block)
-    result = collector.finish()
-    if not result.texts or ops.is_blank(result.texts).all():
-        result.texts = None
-    return result
-
-
-def _json_triple(line: str) -> dict[str, str] | str:
-    """The fields of a JSON triple (an object with known names, or an array of three), or why it is none."""
+def _as_texts(column: Any) -> Any:
+    """Bytes as texts; what is no UTF-8 is replaced by U+FFFD."""
     try:
-        value = json.loads(line)
-    except (json.JSONDecodeError, RecursionError):
-        return "the line is not JSON"
-    if isinstance(value, list):
-        if len(value) != 3:
-            return f"3 fields expected, got {len(value)}"
-        value = dict(zip(("head", "relation", "tail"), value, strict=True))
-    if not isinstance(value, dict):
-        return "a JSON object or an array of three is expected"
-    lowered = {str(k).lower(): v for k, v in value.items()}
-    found: dict[str, str] = {"text": ""}
-    for role, known in COLUMN_NAMES.items():
-        for name in known:
-            if isinstance(lowered.get(name), str | int | float):
-                found[role] = str(lowered[name])
-                break
-    missing = [role for role in ("head", "relation", "tail") if role not in found]
-    return f"no `{missing[0]}`" if missing else found
-
-
-def _read_ntriples(path: Path, report: Report | None) -> RawTriples:
-    reader = NTriplesReader()
-    collector = _Collector(path, "ntriples")
-    for block in read_line_blocks(path):
-        columns, numbers, rejected = reader.read(block)
-        for number, reason, text in rejected:
-            collector.reject(number, reason, text)
-            collector.result.num_rows += 1
-        collector.add(columns, numbers)
-        _progress(report, collector, block)
-    result = collector.finish()
-    result.names, result.aliases, result.descriptions = reader.names, reader.aliases, reader.descriptions
-    return result
-
-
-def _read_parquet(path: Path) -> RawTriples:
-    try:
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; check the path") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
-    positions = _columns_of(table.column_names)
-    if positions is None:
-        raise UserError(
-            f"{path}: columns {', '.join(table.column_names)}; expected head, relation, tail (or subject, predicate, "
-            "object; or source, target, description)"
-        )
-    collector = _Collector(path, "parquet")
-    columns = {role: ops.concat([table.column(i)]) for role, i in positions.items()}
-    collector.add(columns, np.arange(1, table.num_rows + 1))
-    return collector.finish()
+        return column.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return pa.array([value.decode("utf-8", "replace") for value in column.to_pylist()], pa.large_string())

@@ -1,6 +1,7 @@
 """Text files as blocks of lines: gzip, bz2, zstd by suffix; one bad line never stops a file; memory stays bounded."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,12 +22,14 @@ _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 class LineBlock:
     """Some lines of a file. `first_number` is the number of the first; line ends are cut off.
 
-    `not_utf8` bool [lines] marks lines with bytes that are no UTF-8 (replaced by U+FFFD in `lines`).
+    `not_utf8` bool [lines] marks lines with bytes that are no UTF-8 (replaced by U+FFFD in `lines`). `progress` is the
+    share of the file's bytes, as they lie on disk, that were read by the end of the block.
     """
 
     first_number: int
     lines: Any  # pa.LargeStringArray
     not_utf8: np.ndarray
+    progress: float = 1.0
 
 
 def open_bytes(path: Path) -> BinaryIO:
@@ -35,10 +38,17 @@ def open_bytes(path: Path) -> BinaryIO:
     Raises:
         UserError: missing, a folder, or not readable.
     """
+    return _open(path)[0]
+
+
+def _open(path: Path) -> tuple[BinaryIO, BinaryIO]:
+    """(the decompressed bytes, the file as it lies)."""
     try:
         if path.is_dir():
             raise UserError(f"{path}: is a folder; a file of triples is expected")
-        return pa.input_stream(str(path), compression=_COMPRESSED.get(path.suffix))
+        raw: Any = pa.OSFile(str(path))
+        compression = _COMPRESSED.get(path.suffix)
+        return (pa.CompressedInputStream(raw, compression) if compression else raw), raw
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; check the path") from None
     except OSError as error:
@@ -56,8 +66,25 @@ def read_line_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Lin
     Raises:
         UserError: the file cannot be opened, is empty, or its compression is broken or cut off.
     """
-    number, rest, first = 1, b"", True
-    stream = open_bytes(path)
+    number = 1
+    with ThreadPoolExecutor(1) as ahead:  # the next piece is read and decompressed while the caller works on this one
+        pieces = _pieces(path, block_bytes)
+        coming = ahead.submit(next, pieces, None)
+        while (piece := coming.result()) is not None:
+            coming = ahead.submit(next, pieces, None)
+            data, progress = piece
+            block = _block(data, number, progress)
+            number += len(block.lines)
+            yield block
+    if number == 1:
+        raise UserError(f"{path}: the file is empty; triples were expected; copy or download it again")
+
+
+def _pieces(path: Path, block_bytes: int) -> Iterator[tuple[bytes, float]]:
+    """(bytes up to a line end, share of the file read so far)."""
+    rest, first = b"", True
+    stream, raw = _open(path)
+    size = max(1, path.stat().st_size)
     with stream:
         while True:
             try:
@@ -73,16 +100,12 @@ def read_line_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Lin
             end = data.rfind(b"\n") + 1
             rest = data[end:]
             if end:
-                block = _block(data[:end], number)
-                number += len(block.lines)
-                yield block
+                yield data[:end], min(1.0, raw.tell() / size)
     if rest:
-        yield _block(rest, number)
-    elif number == 1:
-        raise UserError(f"{path}: the file is empty; triples were expected; copy or download it again")
+        yield rest, 1.0
 
 
-def _block(data: bytes, number: int) -> LineBlock:
+def _block(data: bytes, number: int, progress: float) -> LineBlock:
     try:
         data.decode("utf-8")
         replaced = False
@@ -99,4 +122,4 @@ def _block(data: bytes, number: int) -> LineBlock:
         not_utf8 = np.asarray(pc.fill_null(ops.contains(lines, "\ufffd"), False))
     else:
         not_utf8 = np.zeros(len(lines), dtype=bool)
-    return LineBlock(number, lines, not_utf8)
+    return LineBlock(number, lines, not_utf8, progress)

@@ -2,10 +2,11 @@
 
 Terms come out as identities: a URI without its brackets, `_:node` for a blank node, and a literal as its own text
 (language and datatype dropped). Escapes (\\uXXXX, \\n, percent, Freebase's $XXXX) are decoded. Label, alias and
-description statements in English or without a language become names, not edges.
+description statements in a wanted language (by default English) or in none become names, not edges.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,19 +22,40 @@ _LINE = rf"^\s*(?P<head>{_URI}|_:\S+)\s+(?P<relation>{_URI})\s+(?P<tail>{_URI}|_
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[tbnrf\"'\\])")
 _CONTROL = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
 _FREEBASE_KEY = re.compile(r"\$([0-9A-F]{4})")
-_LANGUAGE = re.compile(r'"@([A-Za-z0-9-]+)$')
+_LANGUAGE = r'"@(?P<language>[A-Za-z0-9-]+)$'
 _NAME_ENDS = ("#label", "/label", "foaf/0.1/name", "#prefLabel", "type.object.name", "schema.org/name")
 _ALIAS_ENDS = ("#altLabel", "common.topic.alias", "schema.org/alternateName")
 _DESCRIPTION_ENDS = ("#comment", "common.topic.description", "schema.org/description", "/abstract")
 
 
 class NTriplesReader:
-    """Reads block after block; what it learns about names stays in `names`, `aliases` and `descriptions`."""
+    """Reads block after block; what it learns about names stays in `names`, `aliases` and `descriptions`.
 
-    def __init__(self) -> None:
+    `languages` (such as "en" or "pt-br") are those that names are taken from and that tagged literals must have; None
+    takes names from English, and keeps literals of every language as ends of edges.
+    """
+
+    def __init__(self, languages: tuple[str, ...] | None = None) -> None:
+        self._languages = None if languages is None else tuple(language.lower() for language in languages)
         self.names: dict[str, str] = {}
         self.aliases: dict[str, list[str]] = {}
         self.descriptions: dict[str, str] = {}
+        self._said: list[tuple[int, str, str]] = []
+
+    def take_said(self) -> list[tuple[int, str, str]]:
+        """What was learned about names since the last call, for `learn` in another process."""
+        said, self._said = self._said, []
+        return said
+
+    def learn(self, said: Iterable[tuple[int, str, str]]) -> None:
+        """Book (kind, entity, text) of label, alias and description statements, in the file's order."""
+        for kind, entity, text in said:
+            if kind == 1 and entity not in self.names:
+                self.names[entity] = text
+            elif kind == 3:
+                self.descriptions.setdefault(entity, text)
+            elif text not in self.aliases.setdefault(entity, []) and self.names.get(entity) != text:
+                self.aliases[entity].append(text)
 
     def read(self, block: LineBlock) -> tuple[dict[str, Any], np.ndarray, list[tuple[int, str, str]]]:
         """The triples of a block.
@@ -66,21 +88,21 @@ class NTriplesReader:
         row_kinds = kinds[codes] if len(codes) else np.zeros(0, dtype=np.int8)
         is_literal = np.asarray(ops.starts_with(raw[2], '"'))
         about_names = (row_kinds > 0) & is_literal
-        for row in np.flatnonzero(about_names):
-            term = raw[2][int(row)].as_py()
-            language = _LANGUAGE.search(term)
-            if language and not language.group(1).lower().startswith("en"):
-                continue
-            self._book(int(row_kinds[row]), decoded[0][int(row)].as_py(), decoded[2][int(row)].as_py())
-        return ~about_names
+        is_wanted = self._wanted(raw[2], self._languages or ("en",))
+        said = np.flatnonzero(about_names & is_wanted)
+        entities, texts = (decoded[i].take(pa.array(said)).to_pylist() for i in (0, 2))
+        self._said = list(zip(row_kinds[said].tolist(), entities, texts, strict=True))
+        self.learn(self._said)
+        return ~about_names if self._languages is None else ~about_names & is_wanted
 
-    def _book(self, kind: int, entity: str, text: str) -> None:
-        if kind == 1 and entity not in self.names:
-            self.names[entity] = text
-        elif kind == 3:
-            self.descriptions.setdefault(entity, text)
-        elif text not in self.aliases.setdefault(entity, []) and self.names.get(entity) != text:
-            self.aliases[entity].append(text)
+    def _wanted(self, terms: Any, languages: tuple[str, ...]) -> np.ndarray:
+        """Whether terms have no language tag, or one of these languages or a variety of it: bool [terms]."""
+        tags, codes = ops.encode(ops.field(ops.extract(terms, _LANGUAGE), "language"))
+        known = np.array(
+            [any(f"{tag}-".lower().startswith(f"{wanted}-") for wanted in languages) if tag else True
+             for tag in tags.to_pylist()] or [True]
+        )  # fmt: skip
+        return known[codes] if len(codes) else np.zeros(0, dtype=bool)
 
 
 def _statement_kind(relation: str) -> int:

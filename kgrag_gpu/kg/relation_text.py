@@ -1,10 +1,11 @@
-"""Readable words for relation names, by rule; the wording of the other direction too. Knows no data set's relations."""
+"""Readable words for names, by rule; a relation's wording in the other direction too. Knows no data set's relations."""
 
 import re
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SEPARATORS = re.compile(r"[_\s\-–]+")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+FREEBASE_ID = re.compile(r"(?:/m/|m\.)0[0-9a-z_]+|(?:/g/|g\.)1[0-9a-z_]+")
 _PREPOSITIONS = ("in", "at", "on", "from", "to", "for", "with", "as", "into", "against")
 _CLAUSE_STARTS = ("is", "was", "are", "were", "be", "been", "does", "did")
 
@@ -48,3 +49,13 @@ def inverse_text(text: str) -> str:
     if len(words) > 1 and words[0] in ("has", "have", *_PREPOSITIONS):
         return " ".join(words[1:]) + " of"
     return f"{text} of"
+
+
+def is_joined(name: str) -> bool:
+    """Whether an entity's name writes its spaces as `_` (an id does not)."""
+    return "_" in name.strip("_") and " " not in name and not name.startswith("_:") and not FREEBASE_ID.fullmatch(name)
+
+
+def readable_name(name: str) -> str:
+    """An entity's name with its spaces."""
+    return name.replace("_", " ").strip() if is_joined(name) else name

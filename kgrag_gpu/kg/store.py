@@ -7,7 +7,7 @@ import hashlib
 import json
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kgrag_gpu.kg.text_column import TextColumn
-from kgrag_gpu.types import Passage, Rejected, UserError
+from kgrag_gpu.kg.text_column import HASHED_ROWS, MadeTexts, TextColumn, TextLists
+from kgrag_gpu.types import EntityRef, Passage, Rejected, UserError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MAX_ROWS = 2**31 - 1  # row numbers are int32
+LISTED_ENTITIES = 1_000_000  # columns of more entities are read row by row, never as Python lists
+_WRITTEN_ROWS = 1 << 22  # of triples at a time
 _FILES = ("entities", "relations", "triples", "passages")
 
 
@@ -31,10 +33,10 @@ class Kg:
     Triples are distinct and keep their direction; self-loops are allowed. `make_kg` checks and hashes.
     """
 
-    entity_names: list[str]
-    entity_aliases: list[tuple[str, ...]]
-    entity_descriptions: list[str]
-    entity_external_ids: list[str]  # MID, QID, URI; "" where the source has none
+    entity_names: Sequence[str]
+    entity_aliases: Sequence[tuple[str, ...]]
+    entity_descriptions: Sequence[str]
+    entity_external_ids: Sequence[str]  # MID, QID, URI; "" where the source has none
     relation_names: list[str]
     relation_texts: list[str]  # readable words
     heads: np.ndarray  # int32 [triples]
@@ -81,10 +83,14 @@ class Kg:
             "num_rejected": len(self.rejected),
         }
 
+    def entity_refs(self, entities: Iterable[int]) -> tuple[EntityRef, ...]:
+        """Entities by name and id, in order."""
+        return tuple(EntityRef(self.entity_names[int(e)], self.entity_external_ids[int(e)]) for e in entities)
+
 
 def make_kg(
     *,
-    entity_names: list[str],
+    entity_names: Sequence[str],
     relation_names: list[str],
     heads: np.ndarray,
     relations: np.ndarray,
@@ -92,9 +98,9 @@ def make_kg(
     triple_texts: Sequence[str],
     kind: str,
     relation_texts: list[str] | None = None,
-    entity_aliases: list[tuple[str, ...]] | None = None,
-    entity_descriptions: list[str] | None = None,
-    entity_external_ids: list[str] | None = None,
+    entity_aliases: Sequence[tuple[str, ...]] | None = None,
+    entity_descriptions: Sequence[str] | None = None,
+    entity_external_ids: Sequence[str] | None = None,
     triple_passage_offsets: np.ndarray | None = None,
     triple_passages: np.ndarray | None = None,
     passages: list[Passage] | None = None,
@@ -113,17 +119,17 @@ def make_kg(
     for name, count in (("entities", num_entities), ("triples", num_triples), ("passages", len(passages))):
         check_count(count, name)
     columns: dict[str, Any] = {
-        "entity_names": entity_names,
-        "entity_aliases": entity_aliases or [()] * num_entities,
-        "entity_descriptions": entity_descriptions or [""] * num_entities,
-        "entity_external_ids": entity_external_ids or [""] * num_entities,
+        "entity_names": _listed(entity_names),
+        "entity_aliases": _listed([()] * num_entities if entity_aliases is None else entity_aliases),
+        "entity_descriptions": _listed([""] * num_entities if entity_descriptions is None else entity_descriptions),
+        "entity_external_ids": _listed([""] * num_entities if entity_external_ids is None else entity_external_ids),
         "relation_names": relation_names,
         "relation_texts": relation_texts or list(relation_names),
         "heads": _int32(heads),
         "relations": _int32(relations),
         "tails": _int32(tails),
         "triple_texts": triple_texts,
-        "triple_passage_offsets": np.zeros(num_triples + 1, dtype=np.int64)
+        "triple_passage_offsets": _no_offsets(num_triples)
         if triple_passage_offsets is None
         else np.asarray(triple_passage_offsets, dtype=np.int64),
         "triple_passages": _int32([] if triple_passages is None else triple_passages),
@@ -142,6 +148,16 @@ def check_count(count: int, name: str) -> None:
     """
     if count > MAX_ROWS:
         raise UserError(f"{count:,} {name}: more than 2^31 - 1 cannot be numbered; split the graph into parts")
+
+
+def _listed(column: Sequence[Any]) -> Sequence[Any]:
+    """A short column as a list."""
+    return column if isinstance(column, list) or len(column) > LISTED_ENTITIES else list(column)
+
+
+def _no_offsets(num_triples: int) -> np.ndarray:
+    """Passage offsets of triples without passages: all 0, in no memory."""
+    return np.broadcast_to(np.int64(0), num_triples + 1)
 
 
 def _int32(values: Any) -> np.ndarray:
@@ -177,15 +193,24 @@ def _check(columns: Mapping[str, Any]) -> None:
         if len(values) and (values.min() < low or values.max() >= high):
             raise ValueError(f"{name} holds row numbers outside [{low}, {high})")
     offsets = columns["triple_passage_offsets"]
-    if offsets[0] != 0 or offsets[-1] != len(columns["triple_passages"]) or (np.diff(offsets) < 0).any():
+    has_passages = len(columns["triple_passages"]) > 0
+    if (
+        offsets[0] != 0
+        or offsets[-1] != len(columns["triple_passages"])
+        or (has_passages and (np.diff(offsets) < 0).any())
+    ):
         raise ValueError("triple_passage_offsets do not cut triple_passages into rows")
 
 
 def _hash(columns: Mapping[str, Any]) -> str:
+    """The same for the same content, however its columns are held."""
     digest = hashlib.sha256()
-    texts: list[Sequence[str]] = [
+    aliases = columns["entity_aliases"]
+    is_bare = isinstance(aliases, TextLists) and aliases.is_blank
+    joined = pa.repeat(pa.scalar("", pa.large_string()), len(aliases)) if is_bare else ["\x1f".join(a) for a in aliases]
+    texts: list[Any] = [
         columns["entity_names"],
-        ["\x1f".join(a) for a in columns["entity_aliases"]],
+        joined,
         columns["entity_descriptions"],
         columns["entity_external_ids"],
         columns["relation_names"],
@@ -196,9 +221,15 @@ def _hash(columns: Mapping[str, Any]) -> str:
         [p.external_id for p in columns["passages"]],
     ]
     for column in texts:
-        (column if isinstance(column, TextColumn) else TextColumn(column)).update_hash(digest)
+        if isinstance(column, MadeTexts):
+            digest.update(b"made of the names")
+        else:
+            (column if isinstance(column, TextColumn) else TextColumn(column)).update_hash(digest)
     for name in ("heads", "relations", "tails", "triple_passage_offsets", "triple_passages", "passage_entities"):
-        digest.update(np.ascontiguousarray(columns[name]).astype(columns[name].dtype.newbyteorder("<")).tobytes())
+        values = columns[name]
+        for start in range(0, len(values), HASHED_ROWS):
+            part = np.ascontiguousarray(values[start : start + HASHED_ROWS])
+            digest.update(part.astype(part.dtype.newbyteorder("<"), copy=False).data)
     return digest.hexdigest()[:32]
 
 
@@ -250,25 +281,16 @@ def _put_in_place(temporary: Path, directory: Path, content_hash: str) -> None:
 
 
 def _write(kg: Kg, directory: Path) -> None:
-    texts = kg.triple_texts.array if isinstance(kg.triple_texts, TextColumn) else TextColumn(kg.triple_texts).array
     tables = {
         "entities": {
-            "name": pa.array(kg.entity_names, pa.string()),
-            "aliases": pa.array([list(a) for a in kg.entity_aliases], pa.list_(pa.string())),
-            "description": pa.array(kg.entity_descriptions, pa.string()),
-            "external_id": pa.array(kg.entity_external_ids, pa.string()),
+            "name": _text_array(kg.entity_names),
+            "aliases": kg.entity_aliases.array
+            if isinstance(kg.entity_aliases, TextLists)
+            else pa.array([list(a) for a in kg.entity_aliases], pa.list_(pa.string())),
+            "description": _text_array(kg.entity_descriptions),
+            "external_id": _text_array(kg.entity_external_ids),
         },
-        "relations": {
-            "name": pa.array(kg.relation_names, pa.string()),
-            "text": pa.array(kg.relation_texts, pa.string()),
-        },
-        "triples": {
-            "head": pa.array(kg.heads),
-            "relation": pa.array(kg.relations),
-            "tail": pa.array(kg.tails),
-            "text": texts,
-            "passages": pa.LargeListArray.from_arrays(kg.triple_passage_offsets, pa.array(kg.triple_passages)),
-        },
+        "relations": {"name": _text_array(kg.relation_names), "text": _text_array(kg.relation_texts)},
         "passages": {
             "title": pa.array([p.title for p in kg.passages], pa.string()),
             "text": pa.array([p.text for p in kg.passages], pa.large_string()),
@@ -277,7 +299,8 @@ def _write(kg: Kg, directory: Path) -> None:
         },
     }
     for name, columns in tables.items():
-        pq.write_table(pa.table(columns), directory / f"{name}.parquet", compression="zstd")
+        pq.write_table(pa.table(columns), directory / f"{name}.parquet", compression="zstd", use_dictionary=False)
+    _write_triples(kg, directory / "triples.parquet")
     with (directory / "rejected.jsonl").open("w", encoding="utf-8") as lines:
         for row in kg.rejected:
             record = {"where": row.where, "reason": row.reason, "excerpt": row.excerpt}
@@ -286,10 +309,42 @@ def _write(kg: Kg, directory: Path) -> None:
         "schema_version": SCHEMA_VERSION,
         "kind": kg.kind,
         **kg.counts,
+        "has_triple_texts": not isinstance(kg.triple_texts, MadeTexts),
+        "num_triple_passages": len(kg.triple_passages),
         "content_hash": kg.content_hash,
         **{k: v for k, v in kg.manifest.items() if k in ("source", "config", "notes")},
     }
     (directory / "manifest.json").write_text(json.dumps(manifest, ensure_ascii=False, indent=2) + "\n", "utf-8")
+
+
+def _text_array(column: Sequence[str]) -> Any:
+    return column.array if isinstance(column, TextColumn) else pa.array(column, pa.large_string())
+
+
+def _write_triples(kg: Kg, path: Path) -> None:
+    """A run of rows at a time. Row numbers lie uncompressed: they hardly shrink, and are read at once."""
+    has_texts = not isinstance(kg.triple_texts, MadeTexts)
+    texts = _text_array(kg.triple_texts) if has_texts else None
+    numbers = pa.int32()
+    schema = pa.schema(
+        {"head": numbers, "relation": numbers, "tail": numbers, "text": pa.large_string(),
+         "passages": pa.large_list(pa.int32())}
+    )  # fmt: skip
+    plain: Any = {"head": "none", "relation": "none", "tail": "none", "text": "zstd", "passages.list.element": "zstd"}
+    with pq.ParquetWriter(path, schema, compression=plain, use_dictionary=False) as writer:
+        for start in range(0, max(1, kg.num_triples), _WRITTEN_ROWS):
+            part = slice(start, start + _WRITTEN_ROWS)
+            heads = pa.array(kg.heads[part])
+            bounds = np.ascontiguousarray(kg.triple_passage_offsets[start : start + len(heads) + 1])
+            passages = pa.array(kg.triple_passages[bounds[0] : bounds[-1]])
+            columns = [
+                heads,
+                pa.array(kg.relations[part]),
+                pa.array(kg.tails[part]),
+                pa.nulls(len(heads), pa.large_string()) if texts is None else texts.slice(start, _WRITTEN_ROWS),
+                pa.LargeListArray.from_arrays(bounds - bounds[0], passages),
+            ]
+            writer.write_table(pa.table(columns, schema=schema))
 
 
 def _read_manifest(directory: Path) -> dict[str, Any]:
@@ -316,31 +371,30 @@ def load_kg(directory: Path | str) -> Kg:
     if not directory.is_dir():
         raise UserError(f"{directory}: no such KG folder; build one with `python -m pipelines.build_kg`")
     manifest = _read_manifest(directory)
-    try:
-        tables = {name: pq.read_table(directory / f"{name}.parquet") for name in _FILES}
-    except (OSError, pa.ArrowInvalid) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{directory}: the KG is incomplete ({reason}); build it again") from None
-    for name, table in tables.items():
-        if table.num_rows != manifest.get(f"num_{name}"):
-            expected = manifest.get(f"num_{name}")
-            raise UserError(f"{directory}/{name}.parquet: {table.num_rows} rows, {expected} expected; build it again")
+    tables = {name: _read_table(directory, name, manifest) for name in _FILES}
     entities, relations, triples, passages = (tables[name] for name in _FILES)
-    passage_lists = triples["passages"].combine_chunks()
-    offsets = np.asarray(passage_lists.offsets, dtype=np.int64) if len(passage_lists) else np.zeros(1, dtype=np.int64)
+    names, ids = (_texts(entities[name]) for name in ("name", "external_id"))
+    relation_texts = relations["text"].to_pylist()
+    heads, kinds, tails = (_column(triples, name) for name in ("head", "relation", "tail"))
+    offsets, triple_passages = _no_offsets(len(heads)), np.zeros(0, np.int32)
+    if manifest["num_triple_passages"]:
+        lists = triples["passages"].combine_chunks()
+        offsets, triple_passages = np.asarray(lists.offsets, dtype=np.int64), _int32(np.asarray(lists.flatten()))
+        offsets = offsets - offsets[0]
+    texts = MadeTexts(names, relation_texts, heads, kinds, tails)
     return Kg(
-        entity_names=entities["name"].to_pylist(),
-        entity_aliases=[tuple(a) for a in entities["aliases"].to_pylist()],
-        entity_descriptions=entities["description"].to_pylist(),
-        entity_external_ids=entities["external_id"].to_pylist(),
+        entity_names=names,
+        entity_aliases=_listed(TextLists(entities["aliases"])),
+        entity_descriptions=_texts(entities["description"]),
+        entity_external_ids=ids,
         relation_names=relations["name"].to_pylist(),
-        relation_texts=relations["text"].to_pylist(),
-        heads=_column(triples, "head"),
-        relations=_column(triples, "relation"),
-        tails=_column(triples, "tail"),
-        triple_texts=TextColumn(triples["text"]),
-        triple_passage_offsets=offsets - offsets[0],
-        triple_passages=_int32(np.asarray(passage_lists.flatten())),
+        relation_texts=relation_texts,
+        heads=heads,
+        relations=kinds,
+        tails=tails,
+        triple_texts=TextColumn(triples["text"]) if manifest["has_triple_texts"] else texts,
+        triple_passage_offsets=offsets,
+        triple_passages=triple_passages,
         passages=[Passage(**row) for row in passages.drop_columns(["entity"]).to_pylist()],
         passage_entities=_column(passages, "entity"),
         kind=manifest["kind"],
@@ -348,6 +402,28 @@ def load_kg(directory: Path | str) -> Kg:
         manifest={k: v for k, v in manifest.items() if k in ("source", "config", "notes")},
         rejected=_read_rejected(directory / "rejected.jsonl"),
     )
+
+
+def _read_table(directory: Path, name: str, manifest: Mapping[str, Any]) -> pa.Table:
+    """One table, mapped; of the triples only the columns that hold something."""
+    path = directory / f"{name}.parquet"
+    columns = None
+    if name == "triples":
+        columns = ["head", "relation", "tail"]
+        columns += ["text"] if manifest.get("has_triple_texts", True) else []
+        columns += ["passages"] if manifest.get("num_triple_passages", 1) else []
+    try:
+        table = pq.read_table(path, columns=columns, memory_map=True)
+    except (OSError, pa.ArrowInvalid) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{directory}: the KG is incomplete ({reason}); build it again") from None
+    if table.num_rows != manifest.get(f"num_{name}"):
+        raise UserError(f"{path}: {table.num_rows} rows, {manifest.get(f'num_{name}')} expected; build it again")
+    return table
+
+
+def _texts(column: pa.ChunkedArray) -> Sequence[str]:
+    return _listed(TextColumn(column))
 
 
 def _column(table: pa.Table, name: str) -> np.ndarray:

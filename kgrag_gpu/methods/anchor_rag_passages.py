@@ -16,6 +16,7 @@ from kernels import csr_expand
 from kgrag_gpu.answer.memory import Steps
 from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.index.fuse import Ranking
+from kgrag_gpu.kg.text_column import take_texts
 from kgrag_gpu.methods.anchor_rag_sentences import Named, PairScores, SentenceWorld, merge_named, rankings_of
 from kgrag_gpu.methods.passage_search import with_base_tail
 from kgrag_gpu.methods.resources import Resources
@@ -187,7 +188,7 @@ class SentenceView:
 
     def entity_names(self, entity_ids: Int64[Tensor, " rows"]) -> list[str]:
         """Names of entities."""
-        return [self._world.kg.entity_names[entity] for entity in entity_ids.tolist()]
+        return take_texts(self._world.kg.entity_names, entity_ids.cpu().numpy())
 
     def walked_texts(self, steps: Steps) -> list[str]:
         """Whole paths in words."""

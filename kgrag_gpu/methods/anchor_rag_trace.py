@@ -80,7 +80,7 @@ class Trace:
         return paths
 
     def _refs(self, entities: Sequence[int]) -> tuple[EntityRef, ...]:
-        return tuple(EntityRef(self._kg.entity_names[e], self._kg.entity_external_ids[e]) for e in entities)
+        return self._kg.entity_refs(entities)
 
 
 def best_first(steps: Steps) -> list[int]:

@@ -22,10 +22,11 @@ from kgrag_gpu.expansion.neighbours import WalkTable
 from kgrag_gpu.index.fuse import Ranking
 from kgrag_gpu.index.lexical import LexicalIndex
 from kgrag_gpu.kg.store import Kg
+from kgrag_gpu.kg.text_column import take_texts
 from kgrag_gpu.methods.path_answers import PathAnswer, PathAnswerConfig, PathAnswerer
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.ranking.question_units import pair_cosines
-from kgrag_gpu.types import Answer, EntityRef, EvidencePath, EvidenceStep, Retrieval
+from kgrag_gpu.types import Answer, EvidencePath, EvidenceStep, Retrieval
 
 _MAX_EVIDENCE = 20  # ways to answers that a result shows
 
@@ -111,8 +112,8 @@ class TripleWorld:
         )
         return Retrieval(
             evidence=paths,
-            anchors=entity_refs(self.kg, anchors),
-            evidence_entities=entity_refs(self.kg, entities),
+            anchors=self.kg.entity_refs(anchors),
+            evidence_entities=self.kg.entity_refs(entities),
             answer=answer,
             trace={"shortfall": found.shortfall, "words": list(found.words), "num_paths": len(found.paths)},
         )
@@ -210,7 +211,7 @@ class TripleView:
 
     def entity_names(self, entity_ids: Int64[Tensor, " rows"]) -> list[str]:
         """Names of entities."""
-        return [self._kg.entity_names[entity] for entity in entity_ids.tolist()]
+        return take_texts(self._kg.entity_names, entity_ids.cpu().numpy())
 
     def evidence_path(self, steps: Steps, row: int) -> EvidencePath:
         """One path for people."""
@@ -252,11 +253,6 @@ def evidence_step(kg: Kg, edge: int, is_inverse: bool = False) -> EvidenceStep:
         kg.entity_names[head], kg.relation_names[relation], kg.entity_names[tail], kg.triple_texts[edge],
         tuple(passages.tolist()), edge, is_inverse,
     )  # fmt: skip
-
-
-def entity_refs(kg: Kg, entities) -> tuple[EntityRef, ...]:
-    """Entities by name and id, in order."""
-    return tuple(EntityRef(kg.entity_names[entity], kg.entity_external_ids[entity]) for entity in entities)
 
 
 def _ends(kg: Kg, edges: Sequence[int]) -> list[int]:

@@ -257,4 +257,4 @@ class BubbleRag:
         return EvidenceStep(*names, str(kg.triple_texts[edge]), tuple(int(row) for row in rows), edge)
 
     def _refs(self, entities: Sequence[int]) -> tuple[EntityRef, ...]:
-        return tuple(EntityRef(self._kg.entity_names[e], self._kg.entity_external_ids[e]) for e in entities)
+        return self._kg.entity_refs(entities)

@@ -158,4 +158,4 @@ def _entities(kg: Kg, unit_ids: np.ndarray, found: CoveredSet) -> list[int]:
 
 
 def _refs(kg: Kg, entities) -> tuple[EntityRef, ...]:
-    return tuple(EntityRef(kg.entity_names[e], kg.entity_external_ids[e]) for e in entities if e >= 0)
+    return kg.entity_refs(e for e in entities if e >= 0)

@@ -28,7 +28,7 @@ from kgrag_gpu.methods.gear_facts import FactIndex
 from kgrag_gpu.methods.passage_base import as_ranking, open_base
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.ranking.passage_fusion import calibrated_fusion, evidence_ranking
-from kgrag_gpu.types import EntityRef, EvidencePath, Question, Retrieval
+from kgrag_gpu.types import EvidencePath, Question, Retrieval
 
 
 class GearConfig(ConfigModel):
@@ -141,6 +141,6 @@ class Gear:
             passage_ids=tuple(ranking.rows.tolist()),
             passage_scores=tuple(ranking.scores.tolist()),
             evidence=tuple(evidence),
-            evidence_entities=tuple(EntityRef(kg.entity_names[e], kg.entity_external_ids[e]) for e in entities),
+            evidence_entities=kg.entity_refs(entities),
             trace=trace,
         )

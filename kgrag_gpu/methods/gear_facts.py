@@ -121,7 +121,8 @@ class FactIndex:
         kg = self._kg
         edges = self._edges[self._edge_offsets[fact] : self._edge_offsets[fact + 1]].tolist()
         edge = next((e for e in edges if int(kg.tails[e]) in tied), edges[0])
-        names = kg.entity_names[kg.heads[edge]], kg.relation_names[kg.relations[edge]], kg.entity_names[kg.tails[edge]]
+        head, relation, tail = int(kg.heads[edge]), int(kg.relations[edge]), int(kg.tails[edge])
+        names = kg.entity_names[head], kg.relation_names[relation], kg.entity_names[tail]
         return EvidenceStep(
             *names, str(kg.triple_texts[edge]), passage_ids=tuple(self.passages_of_fact(fact)), edge_id=edge
         )

@@ -31,7 +31,7 @@ from kgrag_gpu.methods.passage_search import with_base_tail
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.prompts.registry import make_request, sampling_for
 from kgrag_gpu.tensors.fixed_point import exact_dot
-from kgrag_gpu.types import EntityRef, Question, Retrieval
+from kgrag_gpu.types import Question, Retrieval
 
 
 class HippoRagConfig(ConfigModel):
@@ -131,7 +131,7 @@ class HippoRag:
         return Retrieval(
             passage_ids=tuple(ranking.rows.tolist()),
             passage_scores=tuple(ranking.scores.tolist()),
-            evidence_entities=tuple(EntityRef(kg.entity_names[e], kg.entity_external_ids[e]) for e in entities),
+            evidence_entities=kg.entity_refs(entities),
             trace={
                 "facts": [self._facts.texts[fact] for fact in found.rows.tolist()],
                 "kept": [self._facts.texts[fact] for fact in kept.rows.tolist()],

@@ -12,7 +12,7 @@ from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.index.fuse import Ranking, append_missing, reciprocal_rank_fusion
 from kgrag_gpu.kg.store import Kg
 from kgrag_gpu.methods.resources import Resources
-from kgrag_gpu.types import EntityRef, EvidencePath, EvidenceStep, Question, Retrieval
+from kgrag_gpu.types import EvidencePath, EvidenceStep, Question, Retrieval
 
 
 class PassageSearchConfig(ConfigModel):
@@ -100,5 +100,5 @@ def _triples_as_evidence(kg: Kg, ranking: Ranking) -> Retrieval:
         )  # fmt: skip
         paths.append(EvidencePath((step,), score))
         entities.update({head: None, tail: None})
-    refs = tuple(EntityRef(kg.entity_names[e], kg.entity_external_ids[e]) for e in entities)
+    refs = kg.entity_refs(entities)
     return Retrieval(evidence=tuple(paths), evidence_entities=refs)

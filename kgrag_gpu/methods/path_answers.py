@@ -26,6 +26,7 @@ from kgrag_gpu.anchors.spelling import QuestionWords, Speller, SpellingConfig, r
 from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.expansion.relation_paths import StepGraph, first_level, next_level
 from kgrag_gpu.expansion.relation_walks import WalkEnds, walk_paths
+from kgrag_gpu.kg.text_column import take_texts
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.ranking.answer_types import EndTypes
 from kgrag_gpu.ranking.paths_align import Sheet
@@ -205,7 +206,7 @@ class PathAnswerer:
             texts.vectors[texts.first_rows()].cpu().numpy(),
             graph.sharing(),
             graph.inverse.cpu().numpy(),
-            [kg.entity_names[e].replace("_", " ") for e in ends.tolist()],
+            [name.replace("_", " ") for name in take_texts(kg.entity_names, ends.cpu().numpy())],
             offsets.cpu().numpy(),
             lambda t: np.array(resources.vectors(t, "encode names")),
             self._device,

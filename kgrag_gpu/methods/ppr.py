@@ -21,7 +21,7 @@ from kgrag_gpu.index.fuse import Ranking, top_ranking
 from kgrag_gpu.methods.passage_search import with_base_tail
 from kgrag_gpu.methods.resources import Resources
 from kgrag_gpu.tensors.fixed_point import exact_dot
-from kgrag_gpu.types import EntityRef, Question, Retrieval
+from kgrag_gpu.types import Question, Retrieval
 
 
 class PprConfig(ConfigModel):
@@ -83,7 +83,7 @@ class Ppr:
         return Retrieval(
             passage_ids=tuple(ranking.rows.tolist()),
             passage_scores=tuple(ranking.scores.tolist()),
-            anchors=tuple(EntityRef(kg.entity_names[e], kg.entity_external_ids[e]) for e in anchors),
-            evidence_entities=tuple(EntityRef(kg.entity_names[e], kg.entity_external_ids[e]) for e in reached),
+            anchors=kg.entity_refs(anchors),
+            evidence_entities=kg.entity_refs(reached),
             trace={"num_named": len(named)},
         )

@@ -3,13 +3,14 @@
 import bz2
 import gzip
 import json
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from kgrag_gpu.kg import lines
-from kgrag_gpu.kg.formats import read_triples, sniff_format
+from kgrag_gpu.kg.formats import TripleOptions, TripleReader, sniff_format
 from kgrag_gpu.kg.ntriples import decode_term, is_uri, local_name
 from kgrag_gpu.types import UserError
 
@@ -17,12 +18,28 @@ ROWS = [("Graz", "lies_on", "Mur"), ("Mur", "flows|in", 'Maribor, "old" town'), 
 TSV = "".join("\t".join(row) + "\n" for row in ROWS)
 
 
+@dataclass
+class Raw:
+    """All blocks of a file, and what its reader learned."""
+
+    reader: TripleReader
+    blocks: list
+
+    def column(self, role: str) -> list:
+        return [value for block in self.blocks for value in getattr(block, role).to_pylist()]
+
+
+def read_triples(path, **options) -> Raw:
+    reader = TripleReader(path, TripleOptions(**options))
+    return Raw(reader, list(reader))
+
+
 def rows(raw) -> list[tuple]:
-    return list(zip(raw.heads.to_pylist(), raw.relations.to_pylist(), raw.tails.to_pylist(), strict=True))
+    return list(zip(raw.column("heads"), raw.column("relations"), raw.column("tails"), strict=True))
 
 
 def rejects(raw) -> list[tuple]:
-    return [(r.where, r.reason) for r in raw.rejected]
+    return [(r.where, r.reason) for r in raw.reader.rejected]
 
 
 @pytest.fixture
@@ -58,14 +75,14 @@ def as_csv() -> str:
 def test_every_form_gives_the_same_triples(put, name, content):
     raw = read_triples(put(name, content))
     assert rows(raw) == ROWS
-    assert (raw.num_rows, raw.rejected) == (3, [])
+    assert (raw.reader.num_rows, raw.reader.rejected) == (3, [])
 
 
 def test_pipes_are_read_and_a_line_with_more_of_them_is_rejected(put):
     raw = read_triples(put("kb.txt", "a|r|b\nc|r|d|e\n\nf|s|g\n"))
     assert rows(raw) == [("a", "r", "b"), ("f", "s", "g")]
     assert rejects(raw) == [("kb.txt:2", "3 fields expected, got 4")]
-    assert raw.num_rows == 3
+    assert raw.reader.num_rows == 3
 
 
 def test_parquet_with_other_column_names_and_texts_is_read(tmp_path):
@@ -73,7 +90,7 @@ def test_parquet_with_other_column_names_and_texts_is_read(tmp_path):
     pq.write_table(table, tmp_path / "t.parquet")
     raw = read_triples(tmp_path / "t.parquet")
     assert rows(raw) == [("a", "r", "b"), ("b", "r", "c")]
-    assert raw.texts.to_pylist() == ["s1", None]
+    assert raw.column("texts") == ["s1", None]
     pq.write_table(pa.table({"x": [1]}), tmp_path / "u.parquet")
     with pytest.raises(UserError, match="columns x; expected head, relation, tail"):
         read_triples(tmp_path / "u.parquet")
@@ -82,7 +99,7 @@ def test_parquet_with_other_column_names_and_texts_is_read(tmp_path):
 def test_graphrag_relationships_keep_their_description_as_text(put):
     raw = read_triples(put("rel.csv", "id,source,target,description\n1,A,B,A likes B\n"))
     assert rows(raw) == [("A", "related to", "B")]
-    assert raw.texts.to_pylist() == ["A likes B"]
+    assert raw.column("texts") == ["A likes B"]
 
 
 def test_bad_lines_of_tsv_are_rejected_with_their_number_and_reason(put):
@@ -96,7 +113,7 @@ def test_bad_lines_of_tsv_are_rejected_with_their_number_and_reason(put):
         ("t.tsv:5", "not UTF-8"),
         ("t.tsv:6", "3 fields expected, got 4"),
     ]
-    assert raw.num_rows == 7
+    assert raw.reader.num_rows == 7
 
 
 def test_bad_lines_of_csv_and_json_lines_are_rejected(put):
@@ -141,15 +158,15 @@ not a triple
 
 def test_ntriples_give_edges_names_and_rejects(put):
     raw = read_triples(put("t.nt.gz", gzip.compress(NT.encode(), mtime=0)))
-    assert raw.format == "ntriples"
+    assert raw.reader.format == "ntriples"
     assert rows(raw) == [
         ("http://x.org/Graz", "http://x.org/liesOn", "http://x.org/Mur"),
         ("_:b1", "http://x.org/size", "127"),
         ("http://rdf.freebase.com/ns/m.0abc", "http://rdf.freebase.com/ns/a.b.c", "http://rdf.freebase.com/ns/m.0def"),
     ]
-    assert raw.names == {"http://x.org/Graz": 'Graz "city"'}
-    assert raw.aliases == {"http://x.org/Graz": ["Gratz"]}
-    assert raw.descriptions == {"http://x.org/Graz": "A town"}
+    assert raw.reader.names == {"http://x.org/Graz": 'Graz "city"'}
+    assert raw.reader.aliases == {"http://x.org/Graz": ["Gratz"]}
+    assert raw.reader.descriptions == {"http://x.org/Graz": "A town"}
     assert [where for where, _ in rejects(raw)] == ["t.nt.gz:8", "t.nt.gz:9"]
 
 
@@ -195,7 +212,28 @@ def test_missing_file_and_folder_are_refused(tmp_path):
         sniff_format(tmp_path)
 
 
-def test_progress_is_told_after_every_block(put):
-    told = []
-    read_triples(put("t.tsv", TSV), told.append)
-    assert told == ["read 3 lines of t.tsv"]
+def test_progress_is_the_share_of_the_file_that_was_read(put, monkeypatch):
+    content = "".join(f"e{i}\tr\te{i + 1}\n" for i in range(4_000))
+    reader = TripleReader(put("t.tsv.gz", gzip.compress(content.encode(), mtime=0)))
+    monkeypatch.setattr(lines.read_line_blocks, "__defaults__", (8_000,))
+    shares = [reader.progress for _ in reader]
+    assert len(shares) > 3 and shares == sorted(shares) and 0 < shares[0] <= 1 and reader.progress == 1.0
+
+
+def test_columns_and_languages_are_chosen(put):
+    chosen = {"head": "who", "relation": "how", "tail": "whom", "text": "note"}
+    raw = read_triples(put("t.csv", "note,whom,how,who\nn1,b,r,a\n"), columns=chosen)
+    assert rows(raw) == [("a", "r", "b")] and raw.column("texts") == ["n1"]
+    raw = read_triples(put("t.jsonl", '{"who": "a", "how": "r", "whom": "b", "note": "n"}\n'), columns=chosen)
+    assert rows(raw) == [("a", "r", "b")]
+    with pytest.raises(UserError, match=r"no column 'who' for the head; its first line has: a, r, b"):
+        read_triples(put("t.tsv", "a\tr\tb\n"), columns=chosen)
+    dump = "".join(f'<http://x/a> <http://x/motto> "{text}"{tag} .\n' for text, tag in [
+        ("hello", "@en"), ("hallo", "@de-AT"), ("salut", "@fr"), ("plain", "")])  # fmt: skip
+    assert [tail for _, _, tail in rows(read_triples(put("t.nt", dump)))] == ["hello", "hallo", "salut", "plain"]
+    kept = read_triples(put("t.nt", dump), languages=("de",))
+    assert [tail for _, _, tail in rows(kept)] == ["hallo", "plain"]
+    label = '<http://x/a> <http://www.w3.org/2000/01/rdf-schema#label> "%s"@%s .\n'
+    german = put("t.nt", label % ("Vienna", "en") + label % ("Wien", "de") + dump)
+    assert read_triples(german, languages=("de",)).reader.names == {"http://x/a": "Wien"}
+    assert read_triples(german).reader.names == {"http://x/a": "Vienna"}

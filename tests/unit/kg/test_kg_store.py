@@ -57,7 +57,7 @@ def test_saved_kg_loads_as_it_was(tmp_path):
 def test_manifest_and_rejects_lie_beside_the_tables(tmp_path):
     save_kg(small_kg(), tmp_path / "kg")
     manifest = json.loads((tmp_path / "kg" / "manifest.json").read_text())
-    assert manifest["schema_version"] == 1
+    assert manifest["schema_version"] == 2
     assert (manifest["num_entities"], manifest["num_triples"], manifest["num_rejected"]) == (3, 2, 1)
     assert json.loads((tmp_path / "kg" / "rejected.jsonl").read_text()) == {
         "where": "f:1", "reason": "bad", "excerpt": "é"

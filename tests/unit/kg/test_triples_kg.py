@@ -51,10 +51,10 @@ def test_ids_are_named_by_the_names_file_and_homonyms_stay_apart(kg_of):
         "/m/09\tunused\t\t\t\nbroken line\n"
     )
     kg = kg_of("/m/01\t/a/b/orbits\t/m/03\nm.02\t/a/b/orbits\t/m/01\n", names)
-    assert kg.entity_names == ["Mercury", "Mercury", "/m/03"]
-    assert kg.entity_external_ids == ["/m/01", "m.02", "/m/03"]
+    assert kg.entity_names == ["Mercury", "/m/03", "Mercury"]
+    assert kg.entity_external_ids == ["/m/01", "/m/03", "m.02"]
     assert kg.entity_aliases[0] == ("Hermes", "Mercurius")
-    assert kg.entity_descriptions == ["planet", "element", ""]
+    assert kg.entity_descriptions == ["planet", "", "element"]
     assert kg.manifest["notes"]["num_unnamed_entities"] == 1
     assert [r.reason for r in kg.rejected] == ["no name"]
     assert kg.triple_texts[0] == "Mercury b orbits /m/03"
