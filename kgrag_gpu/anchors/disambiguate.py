@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Int64, Integer
 from pydantic import Field
 from torch import Tensor
 
@@ -36,7 +36,7 @@ class EntityRelations:
     """The distinct relation texts of every entity, both directions: rows `texts[offsets[e] : offsets[e + 1]]`."""
 
     offsets: Int64[Tensor, " entities_plus_1"]
-    texts: Int64[Tensor, " relations_of_entities"]
+    texts: Integer[Tensor, " relations_of_entities"]
 
 
 def relation_scores(
@@ -49,7 +49,7 @@ def relation_scores(
     slots, owners = csr_expand(relations.offsets, entities)
     counts = relations.offsets[entities + 1] - relations.offsets[entities]
     offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return segment_topk_mean(cosines[questions[owners], relations.texts[slots]], offsets, top, empty=-1.0)
+    return segment_topk_mean(cosines[questions[owners], relations.texts[slots].long()], offsets, top, empty=-1.0)
 
 
 def choose_anchors(links: Links, relation_score: np.ndarray, config: DisambiguationConfig) -> Links:

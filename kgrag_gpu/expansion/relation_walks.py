@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from kernels import csr_expand
 from kgrag_gpu.expansion.relation_paths import StepGraph
 
 BACKWARD_SUPPORT = 0.5  # of a triple walked from tail to head, where a forward one counts 1
@@ -117,9 +116,9 @@ def _walk(graph: StepGraph, anchors: Tensor, paths: Tensor, max_slots: int) -> W
         steps = paths[states.walks, position]
         done.append(_rows(states, (steps < 0) & (position > 0)))
         states, steps = _rows(states, steps >= 0), steps[steps >= 0]
-        groups, found = _groups_of(graph, states.entities, steps)
+        groups, found = graph.find_groups(states.entities, steps)
         states = _rows(states, found)
-        sizes = (graph.slot_offsets[groups + 1] - graph.slot_offsets[groups]).sum()
+        sizes = graph.sizes(groups).sum()
         if int(sizes) > max_slots and num_walks > 1:
             return None
         states = _advance(graph, states, groups, position)
@@ -134,23 +133,14 @@ def _walk(graph: StepGraph, anchors: Tensor, paths: Tensor, max_slots: int) -> W
 
 
 def _advance(graph: StepGraph, states: _States, groups: Tensor, position: int) -> _States:
-    slots, place = csr_expand(graph.slot_offsets, groups)
-    edges = graph.edge_ids[slots]
+    slots, place = graph.slots_of(groups)
+    edges = graph.edge_ids[slots].long()
     ahead = torch.ones_like(edges, dtype=torch.bool) if not position else edges != states.trails[place, position - 1]
     slots, place, edges = slots[ahead], place[ahead], edges[ahead]
-    weight = torch.where(graph.is_forward_slot[slots], 1.0, BACKWARD_SUPPORT).double()
+    weight = torch.where(graph.is_forward(slots), 1.0, BACKWARD_SUPPORT).double()
     trails = states.trails[place]
     trails[:, position] = edges
-    return _States(states.walks[place], graph.neighbours[slots], states.support[place] * weight, trails)
-
-
-def _groups_of(graph: StepGraph, entities: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
-    """The groups of (entity, step) pairs that have one, and a mask of those pairs."""
-    keys = entities * max(graph.num_steps, 1) + steps
-    places = torch.searchsorted(graph.group_keys, keys)
-    inside = places < len(graph.group_keys)
-    found = inside & (graph.group_keys[torch.where(inside, places, 0)] == keys) if len(graph.group_keys) else inside
-    return places[found], found
+    return _States(states.walks[place], graph.neighbours[slots].long(), states.support[place] * weight, trails)
 
 
 def _pair_keys(major: Tensor, minor: Tensor) -> Tensor:

@@ -1,14 +1,18 @@
 """The KG's edges on a device: one compressed sparse row table over both directions. Knows no names and no texts."""
 
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int32, Int64, Integer
+from jaxtyping import Bool, Int32, Int64, Integer, UInt8
 from torch import Tensor
 
+from kgrag_gpu.tensors.packed_bits import bits_at, pack_bits
 from kgrag_gpu.types import UserError
 
+BLOCK_SLOTS = 1 << 24  # put in order at a time
 MAX_COUNT = 2**31 - 1  # neighbours and edge numbers are int32
 
 
@@ -19,13 +23,15 @@ class CsrGraph:
     An edge (h, r, t) has a slot at h (forward: neighbour t) and a slot at t (inverse: neighbour h); a self-loop has
     the forward one alone, so it is never walked twice. Within an entity slots are ordered by
     (directed relation = 2 * relation + is_inverse, neighbour, edge).
+
+    It takes 8 bytes and a bit a slot, 2 bytes an edge (4 from 2^15 relations on) and 8 an entity.
     """
 
     offsets: Int64[Tensor, " entities_plus_1"]
     neighbours: Int32[Tensor, " slots"]
     edge_ids: Int32[Tensor, " slots"]
-    is_inverse: Bool[Tensor, " slots"]
-    edge_relation: Int32[Tensor, " edges"]
+    inverse_bits: UInt8[Tensor, " slot_bytes"]
+    edge_relation: Integer[Tensor, " edges"]
     num_entities: int
 
     @classmethod
@@ -35,14 +41,18 @@ class CsrGraph:
         relations: Integer[Tensor, " edges"] | np.ndarray,
         tails: Integer[Tensor, " edges"] | np.ndarray,
         num_entities: int,
+        block_slots: int = BLOCK_SLOTS,
     ) -> "CsrGraph":
         """Build from row numbers of entities and relations; the table lies on the device of `heads`.
+
+        Entities are put in order a run of about `block_slots` slots at a time: beside the inputs and the table itself
+        the peak is some 60 bytes for each of these.
 
         Raises:
             UserError: 2^31 or more entities, edges or slots.
             ValueError: arrays of different length, or row numbers out of range.
         """
-        head, relation, tail = (torch.as_tensor(column).to(torch.int64) for column in (heads, relations, tails))
+        head, relation, tail = (_tensor(column) for column in (heads, relations, tails))
         num_edges = head.numel()
         if relation.numel() != num_edges or tail.numel() != num_edges:
             raise ValueError(f"heads, relations, tails differ in length: {num_edges}, {len(relation)}, {len(tail)}")
@@ -50,22 +60,33 @@ class CsrGraph:
         _check_range(head, num_entities, "heads")
         _check_range(tail, num_entities, "tails")
         _check_range(relation, MAX_COUNT, "relations")
-        edge = torch.arange(num_edges, device=head.device)
-        two_way = (head != tail).nonzero().squeeze(1)
-        check_slots(num_edges + two_way.numel())
-        owner = torch.cat([head, tail[two_way]])
-        neighbour = torch.cat([tail, head[two_way]])
-        edge_ids = torch.cat([edge, edge[two_way]])
-        directed = torch.cat([2 * relation, 2 * relation[two_way] + 1])
-        order = _slot_order(owner, directed, neighbour, num_entities)
+        is_two_way = head != tail
+        check_slots(num_edges + int(is_two_way.sum()))
+        degrees = torch.bincount(head, minlength=num_entities)
+        degrees += torch.bincount(tail[is_two_way], minlength=num_entities)
         offsets = torch.zeros(num_entities + 1, dtype=torch.int64, device=head.device)
-        torch.cumsum(torch.bincount(owner, minlength=num_entities), 0, out=offsets[1:])
+        torch.cumsum(degrees, 0, out=offsets[1:])
+        num_slots = int(offsets[-1])
+        neighbours, edge_ids = (torch.empty(num_slots, dtype=torch.int32, device=head.device) for _ in range(2))
+        is_inverse = torch.empty(num_slots, dtype=torch.bool, device=head.device)
+        for first, last in entity_runs(offsets, block_slots):
+            out = ((head >= first) & (head < last)).nonzero().squeeze(1)
+            back = ((tail >= first) & (tail < last) & is_two_way).nonzero().squeeze(1)
+            owner = torch.cat([head[out], tail[back]]).long() - first
+            neighbour = torch.cat([tail[out], head[back]]).long()
+            directed = torch.cat([2 * relation[out].long(), 2 * relation[back].long() + 1])
+            order = _slot_order(owner, directed, neighbour, num_entities)
+            part = slice(int(offsets[first]), int(offsets[last]))
+            neighbours[part] = neighbour[order].to(torch.int32)
+            edge_ids[part] = torch.cat([out, back])[order].to(torch.int32)
+            is_inverse[part] = (directed[order] & 1).bool()
+        is_short = num_edges == 0 or int(relation.max()) <= torch.iinfo(torch.int16).max
         return cls(
             offsets=offsets,
-            neighbours=neighbour[order].to(torch.int32),
-            edge_ids=edge_ids[order].to(torch.int32),
-            is_inverse=(directed[order] & 1).bool(),
-            edge_relation=relation.to(torch.int32),
+            neighbours=neighbours,
+            edge_ids=edge_ids,
+            inverse_bits=pack_bits(is_inverse),
+            edge_relation=relation.to(torch.int16 if is_short else torch.int32),
             num_entities=num_entities,
         )
 
@@ -87,16 +108,23 @@ class CsrGraph:
     @property
     def num_bytes(self) -> int:
         """Size of all tensors."""
-        tensors = (self.offsets, self.neighbours, self.edge_ids, self.is_inverse, self.edge_relation)
+        tensors = (self.offsets, self.neighbours, self.edge_ids, self.inverse_bits, self.edge_relation)
         return sum(t.numel() * t.element_size() for t in tensors)
 
     def degrees(self) -> Int64[Tensor, " entities"]:
         """Slots of each entity."""
         return self.offsets[1:] - self.offsets[:-1]
 
-    def directed_relations(self) -> Int64[Tensor, " slots"]:
-        """2 * relation + is_inverse of each slot: a relation seen inward is not the same one seen outward."""
-        return 2 * self.edge_relation[self.edge_ids.long()].long() + self.is_inverse.long()
+    @property
+    def is_inverse(self) -> Bool[Tensor, " slots"]:
+        """Whether each slot walks its edge from tail to head."""
+        return bits_at(self.inverse_bits, torch.arange(self.num_slots, device=self.device))
+
+    def directed_relations(self, start: int = 0, end: int | None = None) -> Int64[Tensor, " slots"]:
+        """2 * relation + is_inverse of slots: a relation seen inward is not the same one seen outward."""
+        slots = torch.arange(start, self.num_slots if end is None else end, device=self.device)
+        edges = self.edge_ids[start:end].long()
+        return 2 * self.edge_relation[edges].long() + bits_at(self.inverse_bits, slots).long()
 
     def to(self, device: torch.device | str) -> "CsrGraph":
         """The same graph on another device."""
@@ -104,10 +132,26 @@ class CsrGraph:
             offsets=self.offsets.to(device),
             neighbours=self.neighbours.to(device),
             edge_ids=self.edge_ids.to(device),
-            is_inverse=self.is_inverse.to(device),
+            inverse_bits=self.inverse_bits.to(device),
             edge_relation=self.edge_relation.to(device),
             num_entities=self.num_entities,
         )
+
+
+def entity_runs(offsets: Int64[Tensor, " entities_plus_1"], block_slots: int) -> Iterator[tuple[int, int]]:
+    """(first, last) of runs of entities with about `block_slots` slots together; a hub with more is alone."""
+    first, num_entities = 0, len(offsets) - 1
+    while first < num_entities:
+        limit = offsets[first] + block_slots
+        last = max(first + 1, int(torch.searchsorted(offsets, limit, right=True)) - 1)
+        yield first, min(last, num_entities)
+        first = last
+
+
+def _tensor(column: Integer[Tensor, " edges"] | np.ndarray) -> Integer[Tensor, " edges"]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a memory map is read-only, and nothing here writes to it
+        return torch.as_tensor(column)
 
 
 def check_counts(num_entities: int, num_edges: int) -> None:
@@ -134,7 +178,7 @@ def check_slots(num_slots: int) -> None:
         )
 
 
-def _check_range(values: Int64[Tensor, " edges"], size: int, name: str) -> None:
+def _check_range(values: Integer[Tensor, " edges"], size: int, name: str) -> None:
     if values.numel() and (int(values.min()) < 0 or int(values.max()) >= size):
         raise ValueError(f"{name} hold row numbers {int(values.min())}..{int(values.max())}, expected 0..{size - 1}")
 

@@ -169,3 +169,32 @@ def test_ends_away_from_their_anchor_leave_it_out_unless_it_is_the_only_one():
     away = found.away_from(anchors)
     assert (away.offsets.tolist(), away.entities.tolist()) == ([0, 1, 2], [3, 4])
     assert away.edge_ids.tolist() == [[0, 3], [4, 5]]
+
+
+@pytest.mark.parametrize("is_mutual", [False, True])
+def test_steps_built_by_runs_of_entities_are_the_same(is_mutual):
+    generator = np.random.default_rng(5)
+    table = np.stack([generator.integers(0, high, 400) for high in (200, 6, 200)], axis=1)
+    table[:80, 0] = 3  # a hub
+    if is_mutual:  # relation 6 says of every pair of relation 2 the same from the other side
+        same = table[table[:, 1] == 2][:, ::-1].copy()
+        same[:, 1] = 6
+        table = np.concatenate([table, same])
+    triples = np.unique(table, axis=0)
+    whole = graph(triples, 203, 7)
+    assert (whole.num_steps < 14) == is_mutual
+    parts = graph(triples, 203, 7, block_slots=40)
+    for name in ("step_of", "inverse", "group_offsets", "group_steps", "slot_offsets", "neighbours", "edge_ids"):
+        assert torch.equal(getattr(parts, name), getattr(whole, name)), name
+    slots = torch.arange(len(whole.neighbours))
+    assert torch.equal(parts.is_forward(slots), whole.is_forward(slots))
+    for one, two in zip(whole.sample_ends(4), parts.sample_ends(4, block_groups=20), strict=True):
+        assert torch.equal(one, two)
+    entities, steps = (grid.flatten() for grid in torch.meshgrid(torch.arange(203), torch.arange(14), indexing="ij"))
+    groups, found = parts.find_groups(entities, steps % parts.num_steps)
+    offsets, held = parts.group_offsets.tolist(), parts.group_steps.tolist()
+    expected = [
+        next((g for g in range(offsets[e], offsets[e + 1]) if held[g] == s), -1)
+        for e, s in zip(entities.tolist(), (steps % parts.num_steps).tolist(), strict=True)
+    ]
+    assert found.tolist() == [g >= 0 for g in expected] and groups.tolist() == [g for g in expected if g >= 0]

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from kgrag_gpu.tensors.csr_graph import CsrGraph, _slot_order, check_counts, check_slots
+from kgrag_gpu.tensors.csr_graph import CsrGraph, _slot_order, check_counts, check_slots, entity_runs
+from kgrag_gpu.tensors.packed_bits import bits_at, pack_bits
 from kgrag_gpu.types import UserError
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -51,8 +52,32 @@ def test_csr_without_edges_or_entities_is_empty():
 def test_csr_dtypes_and_size_are_as_stated():
     g = graph((0, 0, 1))
     assert (g.offsets.dtype, g.neighbours.dtype, g.edge_ids.dtype) == (torch.int64, torch.int32, torch.int32)
-    assert (g.is_inverse.dtype, g.edge_relation.dtype) == (torch.bool, torch.int32)
-    assert g.num_bytes == 5 * 8 + 2 * 4 + 2 * 4 + 2 + 4
+    assert (g.is_inverse.dtype, g.edge_relation.dtype) == (torch.bool, torch.int16)
+    assert g.num_bytes == 5 * 8 + 2 * 4 + 2 * 4 + 1 + 2
+    assert graph((0, 2**15, 1)).edge_relation.dtype == torch.int32
+
+
+def test_csr_built_by_runs_of_entities_is_the_same():
+    generator = torch.Generator().manual_seed(1)
+    heads, tails = (torch.randint(0, 40, (600,), generator=generator, dtype=torch.int32) for _ in range(2))
+    heads[:200] = 7  # a hub with more slots than a run
+    relations = torch.randint(0, 9, (600,), generator=generator, dtype=torch.int32)
+    whole = CsrGraph.from_triples(heads, relations, tails, 45)
+    for block_slots in (1, 50, 333):
+        runs = list(entity_runs(whole.offsets, block_slots))
+        assert len(runs) > 3 and [a for a, _ in runs] == [0, *(b for _, b in runs[:-1])] and runs[-1][1] == 45
+        parts = CsrGraph.from_triples(heads, relations, tails, 45, block_slots)
+        for name in ("offsets", "neighbours", "edge_ids", "inverse_bits", "edge_relation"):
+            assert torch.equal(getattr(parts, name), getattr(whole, name))
+    assert torch.equal(whole.directed_relations(100, 300), whole.directed_relations()[100:300])
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 77])
+def test_packed_bits_read_as_they_were(size):
+    mask = torch.rand(size, generator=torch.Generator().manual_seed(size)) < 0.5
+    packed = pack_bits(mask)
+    assert len(packed) == -(-size // 8)
+    assert torch.equal(bits_at(packed, torch.arange(size)), mask)
 
 
 def test_csr_takes_numpy_and_moves_between_devices():
