@@ -102,7 +102,7 @@ class NameIndex:
         self._spellings = [(name, *others) for name, others in zip(names, aliases, strict=True)]
         rows: dict[str, list[int]] = {}
         for entity, spellings in enumerate(self._spellings):
-            for folded in dict.fromkeys(_folded(s) for s in spellings):
+            for folded in dict.fromkeys(folded_name(s) for s in spellings):
                 if folded:
                     rows.setdefault(folded, []).append(entity)
         # A name of symbols alone ("$") has no words to compare: it is found where it stands between spaces.
@@ -299,7 +299,7 @@ class NameIndex:
         )
 
 
-def _folded(name: str) -> str:
+def folded_name(name: str) -> str:
     """The name's folded words; a name of symbols alone ("$") is itself."""
     return " ".join(split_words(name)) or fold(name).strip()
 

@@ -8,6 +8,7 @@ questions of a batch advance together, one path length at a time.
 Knows nothing of a question's topic entity, its number of hops or the directions of its relations.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,8 @@ from torch import Tensor
 from kernels import segment_topk
 from kgrag_gpu.anchors.disambiguate import DisambiguationConfig, EntityRelations, choose_anchors, relation_scores
 from kgrag_gpu.anchors.keywords import MentionConfig, MentionCosts
-from kgrag_gpu.anchors.link import LinkConfig, Links, NameIndex
+from kgrag_gpu.anchors.large_names import name_index
+from kgrag_gpu.anchors.link import LinkConfig, Links
 from kgrag_gpu.anchors.spelling import QuestionWords, Speller, SpellingConfig, relation_vocabulary, word_list
 from kgrag_gpu.config.schema import ConfigModel
 from kgrag_gpu.expansion.relation_paths import StepGraph, first_level, next_level
@@ -137,10 +139,10 @@ class PathAnswerer:
         self.kg = kg
         self.relation_texts = [" ".join(split_words(text)) or text for text in kg.relation_texts]
         self._vocabulary = relation_vocabulary(self.relation_texts)
-        self._words = word_list(self.config.spelling, [*self.relation_texts, *kg.entity_names])
+        self._words = word_list(self.config.spelling, itertools.chain(self.relation_texts, kg.entity_names))
         costs = MentionCosts(self._words, self._vocabulary, self.config.mention)
         degrees = resources.graph.degrees().cpu().numpy()
-        self.names = NameIndex(kg.entity_names, kg.entity_aliases, costs, self.config.link, degrees)
+        self.names = name_index(kg.entity_names, kg.entity_aliases, costs, self.config.link, degrees)
         self.steps = StepGraph.from_graph(
             resources.graph, kg.num_relations, self.config.alias_share, self.config.min_alias_pairs
         )
