@@ -2,7 +2,8 @@
 
 Every line is checked before it is timed: where our result and the peer's differ, the line says so and has no time.
 Both sides run in turn, in one process, on the same number of threads. ``bench memory`` sets peaks of memory beside
-their formulas, ``bench gear`` times GeAR's beam search against the encoder alone.
+their formulas, ``bench gear`` times GeAR's beam search against the encoder alone, ``bench scale`` builds and asks a
+graph of 10^8 triples.
 """
 
 import argparse
@@ -29,10 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pipelines.bench_memory import print_table
 
         return print_table(options.json)
-    if options.suite == "gear":
-        from pipelines.bench_gear import run_bench
-
-        figures, code = run_bench(options.dataset, options.data, options.kg, options.limit, options.base)
+    if options.suite in ("gear", "scale"):
+        figures, code = _gear(options) if options.suite == "gear" else _scale(options)
         print("\n".join(f"{name}: {value}" for name, value in figures.items()))
         if options.json:
             options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
@@ -50,12 +49,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     return EXIT_DONE if all(row.equal for row in rows) else 3
 
 
+def _gear(options: argparse.Namespace) -> tuple[dict, int]:
+    from pipelines.bench_gear import run_bench
+
+    return run_bench(options.dataset, options.data, options.kg, options.limit, options.base)
+
+
+def _scale(options: argparse.Namespace) -> tuple[dict, int]:
+    from pipelines.bench_scale import run_bench
+
+    return run_bench(int(options.triples), options.work_dir, options.repeats), EXIT_DONE
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipelines.bench", description=str(__doc__).splitlines()[0])
     parser.add_argument(
         "suite",
-        choices=("kernels", "memory", "gear"),
-        help="kernels: speed; memory: predicted and measured peaks; gear: its beam search against the encoder alone",
+        choices=("kernels", "memory", "gear", "scale"),
+        help="kernels: speed; memory: predicted and measured peaks; gear: its beam search against the encoder alone; "
+        "scale: building, loading and asking a graph of any size",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the lines as JSON")
     parser.add_argument("--large", action="store_true", help="add a graph of 10^8 edges, ten million nodes (20 GB)")
@@ -72,6 +84,11 @@ def _parser() -> argparse.ArgumentParser:
     gear.add_argument("--kg", help="a KG as in batch_eval (default: made of the passages)")
     gear.add_argument("--limit", type=int, help="questions (default: all)")
     gear.add_argument("--base", default="bm25", help="retriever that the beams start from (default: %(default)s)")
+    scale = parser.add_argument_group("scale")
+    scale.add_argument("--triples", type=float, default=1e7, help="of the generated graph (default: %(default)s)")
+    scale.add_argument(
+        "--work-dir", type=Path, default=Path("runs/bench_scale"), help="its files, kept (default: %(default)s)"
+    )
     return parser
 
 
